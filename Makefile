@@ -26,7 +26,7 @@ setup: $(STAMP) ## make .venv with privote and all tools for development
 
 demo: $(STAMP) ## show what privote does, start to end; writes build/demo
 	@mkdir -p build
-	$(BIN)/privote demo --output build/demo
+	$(BIN)/privote demo --output build/demo --force
 	@echo "If this shell does not know privote: . $(BIN)/activate"
 
 test: $(STAMP) ## all that must pass before a merge: check, tests, wheel

@@ -39,7 +39,7 @@ def real() -> tuple[np.ndarray, np.ndarray] | None:
         return None
     from privote.datasets import mulan
 
-    data = mulan(path, sparse=False)
+    data = mulan(path)
     return np.asarray(data.X, np.float32), np.asarray(data.Y, np.int8)
 
 

@@ -56,7 +56,7 @@ def main() -> int:
     parser.add_argument("--strength", type=float, default=1.0, help="C of the regressions")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
-    data, known = mulan(arguments.arff, sparse=False), load_teacher_votes()
+    data, known = mulan(arguments.arff), load_teacher_votes()
     X, Y = np.asarray(data.X, np.float64), np.asarray(data.Y) == 1
     order = np.random.default_rng(0).permutation(len(Y))
     pool, rest = order[:QUERIES], order[QUERIES:]

@@ -79,7 +79,7 @@ class Task:
 
 
 def load(seed: int) -> Task:
-    data = mulan(SHARED, sparse=True)
+    data = mulan(SHARED)
     order = np.random.default_rng(seed).permutation(len(data.Y))
     stops = np.cumsum([0, PRIVATE, PUBLIC, TEST])
     parts = [order[low:high] for low, high in pairwise(stops)]

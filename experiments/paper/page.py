@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from privote.report import Command, Facts, Figure, Remark, Section, TableBlock, write_page
+from privote.report import Command, Facts, Figure, Section, TableBlock, write_page
 from privote.report.page import Block, drawn
 
 from . import markdown
@@ -53,7 +53,6 @@ def write(folder: Path, results: Sequence[Result], bench: Bench, command: str) -
         title="The paper, claim by claim",
         intro=INTRO,
         sections=sections,
-        numbered=False,
     )
     for result in results:
         name = file_name(result.claim.key)
@@ -123,22 +122,32 @@ def _overview(results: Sequence[Result]) -> Section:
 
 def _claims(results: Sequence[Result], figures: Mapping[str, Block | None]) -> Iterator[Section]:
     part_of = {key: part for part, keys in PARTS.items() for key in keys}
-    earlier = first_with(results)
+    earlier, part = first_with(results), ""
     for result in results:
         claim = result.claim
-        blocks: list[Block] = [Remark(lead=lead, text=text) for lead, text in remarks(result)]
+        blocks: list[Block] = [f"{lead} {text}" for lead, text in remarks(result)]
         figure = figures[claim.key]
         blocks += [] if figure is None else [figure]
         if claim.key in earlier:
             blocks.append(f"Its table stands under {PLACES[earlier[claim.key]]}.")
         elif result.measured is not None:
-            blocks += [
-                TableBlock(caption="Measured here.", rows=rows, folded=len(rows) > markdown.MOST)
-                for rows in tables(result.measured.rows)
-            ]
+            blocks += [_measured(rows, claim.key) for rows in tables(result.measured.rows)]
         blocks.append(Command(text=claim.command))
-        heading = f"{PLACES[claim.key]}: {claim.title}"
-        yield Section(heading=heading, blocks=blocks, part=part_of[claim.key])
+        if part_of[claim.key] != part:
+            part = part_of[claim.key]
+            yield Section(heading=part)
+        yield Section(heading=f"{PLACES[claim.key]}: {claim.title}", blocks=blocks)
+
+
+def _measured(rows: Sequence[Any], key: str) -> TableBlock:
+    """Return what was measured; of a long table the first rows."""
+    caption = "Measured here."
+    if len(rows) > markdown.MOST:
+        caption = (
+            f"Measured here: the first {markdown.MOST} of {len(rows)} rows; all of them are in "
+            f"csv/{file_name(key)}.csv."
+        )
+    return TableBlock(caption=caption, rows=rows[: markdown.MOST])
 
 
 def _figure(result: Result) -> Block | None:
@@ -157,7 +166,6 @@ def _stand_ins() -> Section:
     ]
     return Section(
         heading="The electorates that stand in",
-        part="Behind it",
         blocks=[
             "Rows of labels have the greatest entropy among those with the published frequencies, "
             "pairs and numbers of labels; votes are signal, noise that all voters share, and noise "
@@ -194,7 +202,6 @@ def _beyond() -> Section:
     return Section(
         heading="Beyond the paper",
         blocks=["Measured about privote itself.", table],
-        part="Behind it",
     )
 
 

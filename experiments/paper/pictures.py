@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from privote.report import answered_by_guarantee
-from privote.report.plots import Panel, side_by_side
+from privote.report import bars
 
 from .kinds import Measured, Plot
 from .mechanisms import CLIPPED, CLIPPED_PAPER
+from .panels import Panel, side_by_side
 from .telling import worded
 
 Lines = Mapping[str, Mapping[float, float]]
@@ -256,13 +256,13 @@ def _bars(key: str, measured: Measured) -> Callable[[], str] | None:
         title, axis = "Asking another domain", "balanced accuracy (BAC)"
         names = {"before": "a site before", "after": "a site after"}
         names |= {"own ensemble": "its own ensemble", "other domain's": "the other's ensemble"}
-        bars = {name: float(measured.facts[fact]) for fact, name in names.items()}
+        values = {name: float(measured.facts[fact]) for fact, name in names.items()}
     elif key == "fig:treeMulti":
         title, axis = "Of those with Pneumonia", "share that has it"
-        bars = {f"{row['also']}\n{worded(row['labels'])}": row["share"] for row in measured.rows}
+        values = {f"{row['also']}\n{worded(row['labels'])}": row["share"] for row in measured.rows}
     else:
         return None
-    return lambda: answered_by_guarantee(bars, title=title, axis=axis)
+    return lambda: bars(values, title=title, axis=axis)
 
 
 def drawing(key: str, measured: Measured) -> Callable[[], Any] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -46,14 +45,3 @@ def picture(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return save
-
-
-@pytest.fixture(scope="session")
-def chest_labels() -> Path:
-    """Return a folder with the label files of CheXpert and PadChest, which may not be shared."""
-    named = os.environ.get("PRIVOTE_CHEST_LABELS")
-    if named is None:
-        pytest.skip(
-            "label files of CheXpert and PadChest: name their folder in PRIVOTE_CHEST_LABELS"
-        )
-    return Path(named)

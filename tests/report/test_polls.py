@@ -9,82 +9,59 @@ import pytest
 from tests.refusals import refused
 
 import privote as pv
+from privote.planning.polls import poll_plans
 from privote.polls.poll import UNCOUNTED
-from privote.report.polls import owner_view, pages, poll_page, write_pages
+from privote.report.polls import owner_view, pages, plan_rows, poll_page, write_pages
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 
 
-@pytest.fixture
-def ballots(tmp_path: Path) -> Path:
-    rows = "".join(
-        f"v{place},{place < 431:d},{place < 317:d},{place < 209:d}\n" for place in range(577)
-    )
-    path = tmp_path / "poll.csv"
-    path.write_text("voter,<b>Ada</b>,Bo,Cy\n" + rows)
-    return path
+BALLOTS = {"voter": list(range(577))}
+BALLOTS |= {
+    name: [place < yes for place in range(577)]
+    for name, yes in (("<b>Ada</b>", 431), ("Bo", 317), ("Cy", 209))
+}
 
 
-def test_winners_alone_show_no_counts(ballots: Path) -> None:
-    for more in ({}, {"seats": 2}, {"mechanism": "counts"}):
-        result = pv.poll(ballots, **BUDGET, **more)
-        page = poll_page(result)
-        assert "<svg" not in page
-        assert "Shares" not in page
-        for count in (431, 317, 209):
-            assert str(count) not in page.replace(result.digest, "")
-        assert UNCOUNTED in page
-        assert "Chance decides" not in page
-        assert result.digest in page
-        assert "&lt;b&gt;Ada" in page
-        assert "<b>Ada" not in page
+@pytest.mark.parametrize("more", [{}, {"seats": 2}, {"mechanism": "counts"}])
+def test_winners_alone_show_no_counts_and_the_owners_view_does(more) -> None:
+    result = pv.poll(BALLOTS, **BUDGET, **more)
+    page, owner = poll_page(result), owner_view(result)
+    for count in (431, 317, 209):
+        assert str(count) not in page.replace(result.digest, "")
+        assert str(count) in owner
+    for words in ('class="bar"', "Shares", "Chance decides", "<b>Ada", 'class="number">1</th>'):
+        assert words not in page
+    for words in (UNCOUNTED, result.digest, "&lt;b&gt;Ada"):
+        assert words in page
+    assert ("In the poll&#x27;s order" in page) is (len(result.winners) > 1)
+    assert "Not for publication" in owner
 
 
-def test_winners_without_shares_are_not_numbered_as_if_ranked(ballots: Path) -> None:
-    unranked, number = "In the poll&#x27;s order", 'class="number">1</th>'
-    page = poll_page(pv.poll(ballots, seats=2, **BUDGET))
-    assert unranked in page
-    assert number not in page
-    assert unranked not in poll_page(pv.poll(ballots, seats=1, **BUDGET))
-    ranked = poll_page(pv.poll(ballots, seats=2, shares=True, **BUDGET))
-    assert unranked not in ranked
-    assert number in ranked
+def test_shares_are_bars_with_intervals_calls_and_ranks() -> None:
+    page = poll_page(pv.poll(BALLOTS, shares=True, **BUDGET, seed=1))
+    assert "In the poll&#x27;s order" not in page
+    assert page.count('class="bar"') == 3
+    ranked = 'class="number">1</th>'
+    for words in (ranked, "decided", "protects nobody", ">above<", ">not above<", "epsilon"):
+        assert words in page
 
 
-def test_shares_are_bars_with_intervals_and_calls(ballots: Path) -> None:
-    result = pv.poll(ballots, shares=True, **BUDGET, seed=1)
-    page = poll_page(result)
-    assert page.count("<rect") == 3
-    assert "decided" in page
-    assert "protects nobody" in page
-    assert "▲" in page
-    assert "epsilon" in page
-
-
-def test_many_options_stay_on_one_sheet(tmp_path: Path) -> None:
-    names = [f"option {place}" for place in range(80)]
-    path = tmp_path / "many.csv"
-    path.write_text(",".join(["voter", *names]) + "\n" + "a" + ",1" * 80 + "\nb" + ",0" * 80 + "\n")
-    page = poll_page(pv.poll(path, shares=True, **BUDGET, seed=1))
-    assert page.count("<rect") == 25
+@pytest.mark.filterwarnings("ignore:Chance decides")
+def test_many_options_stay_on_one_sheet() -> None:
+    many = {"voter": "ab"} | {f"option {place}": "10" for place in range(80)}
+    page = poll_page(pv.poll(many, shares=True, **BUDGET, seed=1))
+    assert page.count('class="bar"') == 25
     assert "55 more options" in page
     assert 'class="sheet"' in page
 
 
-def test_the_owners_view_is_marked(ballots: Path) -> None:
-    result = pv.poll(ballots, **BUDGET)
-    page = owner_view(result)
-    assert "431" in page
-    assert "Not for publication" in page
-    assert "owner" in page
-
-
-def test_the_folder_is_claimed_before_and_complete_after(ballots: Path, tmp_path: Path) -> None:
+def test_the_folder_is_claimed_before_and_complete_after(tmp_path: Path) -> None:
     place = tmp_path / "page"
     files = pages(place)
     assert not place.exists()
     place.mkdir()
-    result = pv.poll(ballots, **BUDGET)
+    result = pv.poll(BALLOTS, **BUDGET)
     write_pages(files, result)
     assert {file.name for file in place.iterdir()} == {"poll.html", "poll.json"}
     assert json.loads((place / "poll.json").read_text()) == json.loads(json.dumps(result.facts()))
@@ -97,3 +74,13 @@ def test_the_folder_is_claimed_before_and_complete_after(ballots: Path, tmp_path
     assert (tmp_path / "page-owner.html").stat().st_mode & 0o077 == 0
     assert {file.name for file in place.iterdir()} == {"poll.html", "poll.json"}  # to publish
     assert "431" not in (place / "poll.html").read_text().replace(result.digest, "")
+
+
+@pytest.mark.parametrize("each", [1, 3])
+def test_a_plan_has_a_row_an_epsilon(each: int) -> None:
+    epsilons, plans = poll_plans(500, 6, epsilon=1.0, delta=1e-6, each=each, seats=2)
+    rows = plan_rows(epsilons, plans)
+    assert [float(row["epsilon"]) for row in rows] == list(epsilons)
+    for row, plan in zip(rows, plans["winners"], strict=True):
+        assert row["winners: decides"].startswith(f"{plan.gap:,.0f} ")
+        assert ("points" in row["intervals"]) is (each > 1)

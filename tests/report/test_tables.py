@@ -29,32 +29,13 @@ def text_table(rows: Any, width: int = 100, **how: Any) -> str:
     return "\n".join(lines).strip("\n") + "\n"
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (None, "–"),
-        (math.nan, "–"),
-        (math.inf, "∞"),
-        (True, "yes"),
-        (np.False_, "no"),
-        (12345, "12,345"),
-        (np.int64(7), "7"),
-        (0.94449, "0.944"),
-        (np.float32(0.5), "0.500"),
-        (1234.5, "1,234.500"),
-        (1e-5, "1e-5"),
-        (-2.5e-7, "-2.5e-7"),
-        (0.0, "0.000"),
-        ("two\n words", "two words"),
-    ],
-)
-def test_cells(value: object, shown: str) -> None:
-    assert cell(value) == shown
-
-
-def test_digits_are_the_columns() -> None:
-    text = text_table(ROWS, columns=[Column(key="BAC", heading="balanced", digits=1)])
-    assert text.split() == ["balanced", "─" * 8, "–", "0.9"]
+def test_cells() -> None:
+    numbers = {12345: "12,345", np.int64(7): "7", 0.94449: "0.944", np.float32(0.5): "0.500"}
+    numbers |= {1234.5: "1,234.500", 1e-5: "1e-5", -2.5e-7: "-2.5e-7", 0.0: "0.000"}
+    words = {None: "–", math.nan: "–", math.inf: "∞", True: "yes", "two\n words": "two words"}
+    for value, shown in (numbers | words).items():
+        assert cell(value) == shown
+    assert cell(np.False_) == "no"
 
 
 def test_a_plain_table_to_the_letter() -> None:
@@ -79,13 +60,10 @@ def test_wide_rows_stay_within_the_width_and_lose_nothing(width: int) -> None:
     assert text.count("wrap") == 12
 
 
-def test_text_is_never_markup() -> None:
+def test_text_is_never_markup_and_marks_are_coloured_words() -> None:
     text = text_table([{"name": "[bold red]x[/] :smile:"}], title="[b]T")
     assert "[bold red]x[/] :smile:" in text
     assert "[b]T" in text
-
-
-def test_marks_are_coloured_and_say_it_in_words() -> None:
     console = Console(width=100, force_terminal=True, color_system="standard")
     with console.capture() as captured:
         console.print(table(ROWS))
@@ -93,24 +71,17 @@ def test_marks_are_coloured_and_say_it_in_words() -> None:
     assert "\x1b[32munconditional" in captured.get()
 
 
-def test_sealed_rows_are_found() -> None:
+def test_digits_are_the_columns_and_sealed_rows_are_found() -> None:
+    text = text_table(ROWS, columns=[Column(key="BAC", heading="balanced", digits=1)])
+    assert text.split() == ["balanced", "─" * 8, "–", "0.9"]
     assert is_sealed(ROWS)
-    assert not is_sealed(ROWS[:1])
-    assert not is_sealed([{"array": np.zeros(3)}])
+    assert not is_sealed([*ROWS[:1], {"array": np.zeros(3)}])
 
 
-def test_no_rows() -> None:
-    assert "guarantee" in text_table([], columns=["guarantee"])
-    with refused("rows"):
-        text_table([])
-
-
-@pytest.mark.parametrize("rows", [{"a": 1}, [("a", 1)], ["a"]])
-def test_wrong_rows(rows: object) -> None:
+@pytest.mark.parametrize("rows", [[], {"a": 1}, [("a", 1)], ["a"]])
+def test_wrong_rows_and_digits(rows: object) -> None:
     with refused("rows"):
         table(rows)  # type: ignore[arg-type]
-
-
-def test_wrong_digits() -> None:
+    assert "guarantee" in text_table([], columns=["guarantee"])
     with refused("digits", value=-1):
         Column(key="a", digits=-1)

@@ -29,7 +29,7 @@ def demo(
     Parameters
     ----------
     output
-        A folder for data and report; an earlier demo is replaced.
+        A new folder for data and report.
     queries
         How many reports and pictures to label.
     records
@@ -41,7 +41,7 @@ def demo(
     from .output import print_json, print_table, say, telling
 
     work.check_sizes(records, queries)
-    with claimed_folder(output, force=force or work.is_demo(output)):
+    with claimed_folder(output, force=force):
         summary = work.run_demo(
             output, records=records, queries=queries, seed=seed, telling=telling
         )

@@ -32,20 +32,12 @@ class ReadingFlags:
     invalid : error|empty
         What becomes of a ballot that breaks the rule.
     options : A,B,...|FILE
-        The options, or a file with one a line: which columns they are; needed for lists and long
-        tables. With --plan how many.
-    form : wide|list|long
-        A column an option; one column of lists; or a row an approval.
+        The options, or a file with one a line: which columns they are; needed with --column. With
+        --plan how many.
     voter
         The column that names voters.
     column
-        The column with options.
-    voters
-        How many voted; needed for long tables, where an empty ballot has no row.
-    separator
-        Between options of a list.
-    delimiter
-        Between cells.
+        The one column that lists what a ballot approves; without it a column is an option.
     encoding
         E.g. cp1252.
     """
@@ -55,12 +47,8 @@ class ReadingFlags:
     top: int | None = None
     invalid: str = "error"
     options: str | None = None
-    form: str | None = None
     voter: str | None = None
     column: str | None = None
-    voters: int | None = None
-    separator: str | None = None
-    delimiter: str | None = None
     encoding: str | None = None
 
     def arguments(self) -> dict[str, Any]:
@@ -88,6 +76,7 @@ def poll(
     epsilon: float,
     delta: float,
     plan: bool = False,
+    voters: int | None = None,
     seats: int | None = None,
     quota: float | None = None,
     shares: bool = False,
@@ -133,6 +122,8 @@ def poll(
     plan
         Before the poll, without FILE: say how close a race so many --voters and --options decide.
         With --ledger, priced as one.
+    voters
+        With --plan: how many vote.
     seats
         So many options win: the most approved.
     quota : SHARE
@@ -170,10 +161,13 @@ def poll(
         if file is not None:
             raise InputError("--plan goes without FILE: it reads no ballots")
         rule = {"seats": seats, "quota": quota, "confidence": confidence}
-        _plan(reading, {**rule, "shared": ledger is not None}, epsilon, delta, json=json)
+        rule = {**rule, "shared": ledger is not None}
+        _plan(reading, voters, rule, epsilon, delta, json=json)
         return
     if file is None:
         raise InputError("FILE must be given, or --plan")
+    if voters is not None:
+        raise InputError("voters", "goes with `plan`: ballots say how many there are", voters)
     if show_sealed and output is None:
         raise InputError("--show-sealed goes with --output: give it too")
     place = None if ledger is None else Location.of(ledger, beside)
@@ -256,7 +250,13 @@ def _show(result: Any, *, json: bool) -> None:
 
 
 def _plan(
-    reading: ReadingFlags, rule: dict[str, Any], epsilon: float, delta: float, *, json: bool
+    reading: ReadingFlags,
+    voters: int | None,
+    rule: dict[str, Any],
+    epsilon: float,
+    delta: float,
+    *,
+    json: bool,
 ) -> None:
     """Show what epsilons around this one buy."""
     from privote.planning.polls import poll_plans
@@ -264,7 +264,7 @@ def _plan(
 
     from .output import print_json, print_table, working
 
-    number, voters = reading.options or "", reading.voters
+    number = reading.options or ""
     if voters is None or not number.isdecimal():
         raise InputError("--plan needs --voters and --options: how many there are")
     how = {**rule, "most": reading.most, "each": reading.each or 1}

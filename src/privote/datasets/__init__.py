@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from privote.errors import InputError
@@ -29,7 +28,7 @@ from .embedded import (
 from .images import Images
 from .mulan import mulan
 from .pictures import pictures
-from .records import MultiLabelData, Split, keyed_parts, union
+from .records import MultiLabelData, Split, keyed_parts
 from .voc import voc2012
 
 # Not `open`, which `import *` would put in place of Python's own.
@@ -54,7 +53,6 @@ __all__ = [
     "nih",
     "padchest",
     "pictures",
-    "union",
     "voc2012",
 ]
 
@@ -68,67 +66,28 @@ DATASETS: dict[str, Callable[..., MultiLabelData]] = {
     "nih": nih,
 }
 
-# What a folder has that holds a data set, to know it by.
-_MARKS = {
-    "voc2012": ("ImageSets/Main", "VOC2012/ImageSets/Main", "VOCdevkit/VOC2012/ImageSets/Main"),
-    "mimic": ("mimic-cxr-*-metadata.csv*",),
-    "padchest": ("PADCHEST_*.csv*",),
-    "nih": ("*Data_Entry_2017*.csv*",),
-    "chexpert": ("train.csv*",),
-}
 
-
-def open(
-    name_or_path: str | Path, folder: str | Path | None = None, **options: Any
-) -> MultiLabelData:
-    """Open a data set by name and place.
+def open(name: str, **options: Any) -> MultiLabelData:
+    """Open a data set by name and place, as the command line does.
 
     Parameters
     ----------
-    name_or_path
+    name
         ``"scenes"``; ``"mulan:FILE.arff"``; ``"voc2012:FOLDER"``, ``"chexpert:FOLDER"``,
-        ``"mimic:FOLDER"``, ``"padchest:FOLDER"`` or ``"nih:FOLDER"``; or just the file or folder
-        if it can be told what it holds.
-    folder
-        The place, if it does not follow the name.
+        ``"mimic:FOLDER"``, ``"padchest:FOLDER"`` or ``"nih:FOLDER"``.
     options
         What the loader of that name takes, for example ``part`` and ``views``.
     """
-    text = str(name_or_path)
-    name, colon, place = text.partition(":")
-    if name not in DATASETS:
-        name, place = _recognised(Path(text)), text
-    elif colon and folder is not None:
-        raise InputError(f"give the place once: got {text!r} and folder={str(folder)!r}")
-    where = place or folder
-    loader = DATASETS[name]
-    if name == "scenes":
-        if where:
-            raise InputError(f"scenes are embedded and have no place, got {str(where)!r}")
-        return loader(**_allowed(name, load_scenes, options))
-    if not where:
-        kind = "FILE.arff" if name == "mulan" else "FOLDER"
-        raise InputError(f"{name} needs a place: {name}:{kind}")
-    return loader(where, **_allowed(name, loader, options))
-
-
-def _recognised(path: Path) -> str:
-    if path.name.endswith((".arff", ".arff.gz")):
-        return "mulan"
-    if path.is_dir():
-        for name, marks in _MARKS.items():
-            if any(next(path.glob(mark), None) for mark in marks):
-                return name
-    raise InputError(
-        f"{str(path)!r} is no data set that is known by name or by what is in it; "
-        f"names are {', '.join(DATASETS)}"
-    )
-
-
-def _allowed(name: str, loader: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
-    parameters = inspect.signature(loader).parameters
-    known = [option for option in parameters if option not in ("path", "folder")]
+    kind, _, place = name.partition(":")
+    if kind not in DATASETS:
+        rule = f"must be one of {', '.join(DATASETS)}, with a colon and its place"
+        raise InputError("data", rule, name)
+    if (kind == "scenes") is bool(place):
+        rule = "needs no place: it is embedded" if place else "needs its place after a colon"
+        raise InputError("data", rule, name)
+    loader = DATASETS[kind]
+    known = inspect.signature(load_scenes if kind == "scenes" else loader).parameters
     for option in options:
         if option not in known:
-            raise InputError(name, f"has no option {option!r}; it takes {', '.join(known)}")
-    return options
+            raise InputError(option, f"is no option of {kind}; it takes {', '.join(known)}")
+    return loader(place, **options) if place else loader(**options)

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from privote.errors import InputError, shown
 
 from .images import Images
 from .records import MISSING, MultiLabelData
-from .sources import CHEXPERT, MIMIC, NIH, PADCHEST, Source, absent, columns, find, lines_of
+from .sources import CHEXPERT, MIMIC, NIH, PADCHEST, absent, columns, find, lines_of
 
 Labels = npt.NDArray[np.int8]
 Texts = npt.NDArray[np.str_]
@@ -84,7 +86,7 @@ def chexpert(
     *,
     labels: str | Sequence[str] = "paper",
     views: Sequence[str] | None = FRONTAL,
-    uncertain: str | Mapping[str, str] = "missing",
+    uncertain: str = "missing",
     blank: str = "missing",
     images: bool = True,
     size: Size = 224,
@@ -101,8 +103,7 @@ def chexpert(
     views
         Out of ``"AP"``, ``"PA"``, ``"L"`` (lateral), ``"LL"`` and ``"RL"``; None takes all.
     uncertain
-        What a -1 becomes: ``"missing"``, ``"positive"`` or ``"negative"``, or one of these for each
-        label in a dict (labels not in it: missing).
+        What a -1 becomes: ``"missing"``, ``"positive"`` or ``"negative"``.
     blank
         What a label becomes that the report does not mention. Where the report has "No Finding",
         a disease it does not mention is 0 in any case.
@@ -119,17 +120,21 @@ def chexpert(
     (path, sex, age, side, view), Y = _labelled(file, CHEXPERT, facts, names, uncertain, blank)
     # A path begins with the name of the release, which may have been unpacked under another.
     ids = np.array([one.partition("/")[2] for one in path.tolist()], dtype=np.str_)
-    return _data(
+    data = MultiLabelData(
+        X=None,
+        Y=Y,
+        label_names=names,
+        ids=ids,
+        groups=np.array([_patient(one, file) for one in ids.tolist()], dtype=np.str_),
+        columns={"view": np.where(side == "Lateral", "L", view), "sex": sex, "age": age},
+        name=f"chexpert {file.name.partition('.')[0]}",
+    )
+    return _taken(
+        data,
         CHEXPERT,
-        f"chexpert {file.name.partition('.')[0]}",
-        Y,
-        names,
-        ids,
-        np.array([_patient(one, file) for one in ids.tolist()], dtype=np.str_),
-        {"view": np.where(side == "Lateral", "L", view), "sex": sex, "age": age},
         views,
         size if images else None,
-        lambda rows: [file.parent / one for one in ids[rows].tolist()],
+        lambda some: [file.parent / one for one in some.ids.tolist()],
     )
 
 
@@ -139,7 +144,7 @@ def mimic(
     *,
     labels: str | Sequence[str] = "paper",
     views: Sequence[str] | None = FRONTAL,
-    uncertain: str | Mapping[str, str] = "missing",
+    uncertain: str = "missing",
     blank: str = "missing",
     images: bool = True,
     size: Size = 224,
@@ -181,22 +186,24 @@ def mimic(
     if part is not None:
         name, side = columns(table("split"), ("dicom_id", "split"), MIMIC)
         keep &= np.isin(dicom, name[side == part])
-    return _data(
-        MIMIC,
-        "mimic" if part is None else f"mimic {part}",
-        Y[row],
-        names,
-        dicom,
-        subject,
-        {"view": view, "study": study},
-        views,
-        size if images else None,
-        lambda rows: [
-            home / "files" / f"p{who[:2]}" / f"p{who}" / f"s{what}" / f"{name}.jpg"
-            for who, what, name in zip(subject[rows], study[rows], dicom[rows], strict=True)
-        ],
-        keep,
+    data = MultiLabelData(
+        X=None,
+        Y=Y[row],
+        label_names=names,
+        ids=dicom,
+        groups=subject,
+        columns={"view": view, "study": study},
+        name="mimic" if part is None else f"mimic {part}",
     )
+
+    def paths(some: MultiLabelData) -> list[Path]:
+        assert some.groups is not None
+        return [
+            home / "files" / f"p{who[:2]}" / f"p{who}" / f"s{what}" / f"{name}.jpg"
+            for who, what, name in zip(some.groups, some.columns["study"], some.ids, strict=True)
+        ]
+
+    return _taken(data.take(keep), MIMIC, views, size if images else None, paths)
 
 
 def padchest(
@@ -232,29 +239,30 @@ def padchest(
     facts = ("ImageID", "ImageDir", "PatientID", "Projection", "MethodLabel", "Labels")
     name, place, patient, view, method, listed = columns(file, facts, PADCHEST)
 
-    def votes(text: str) -> list[int]:
+    @cache  # many records have the same findings
+    def votes(text: str) -> list[bool]:
         said = _findings(text, file)
         return [any(w in one for one in said for w in PADCHEST_WORDS[label]) for label in names]
 
-    def paths(rows: Any) -> list[Path]:
-        home = file.parent
-        if len(rows) and (home / place[rows[0]] / name[rows[0]]).is_file():  # in numbered folders
-            return [home / place[row] / name[row] for row in rows]
-        return [home / name[row] for row in rows]
-
-    return _data(
-        PADCHEST,
-        "padchest",
-        _votes_by_text(listed, votes, len(names)),
-        names,
-        name,
-        patient,
-        {"view": view, "method": method, "findings": listed},
-        views,
-        size if images else None,
-        paths,
-        ~np.isin(listed, ("", "nan")),
+    data = MultiLabelData(
+        X=None,
+        Y=np.array([votes(text) for text in listed.tolist()], np.int8).reshape(-1, len(names)),
+        label_names=names,
+        ids=name,
+        groups=patient,
+        columns={"view": view, "method": method, "findings": listed},
+        name="padchest",
     )
+    folder_of = dict(zip(name.tolist(), place.tolist(), strict=True))
+
+    def paths(some: MultiLabelData) -> list[Path]:
+        numbered = [file.parent / folder_of[one] / one for one in some.ids.tolist()]
+        if numbered and numbered[0].is_file():  # in numbered folders
+            return numbered
+        return [file.parent / one for one in some.ids.tolist()]
+
+    known = data.take(~np.isin(listed, ("", "nan")))
+    return _taken(known, PADCHEST, views, size if images else None, paths)
 
 
 def nih(
@@ -288,12 +296,9 @@ def nih(
     file = _table(folder, ["*Data_Entry_2017*.csv*"], NIH)
     facts = ("Image Index", "Finding Labels", "Patient ID", "View Position")
     image, listed, patient, view = columns(file, facts, NIH)
-    keep = np.ones(len(image), np.bool_)
-    if part is not None:
-        members = lines_of(file.parent / f"{part}_list.txt", NIH)
-        keep = np.isin(image, [line.strip() for line in members])
 
-    def votes(text: str) -> list[int]:
+    @cache
+    def votes(text: str) -> list[bool]:
         said = set(text.split("|")) - {"No Finding"}
         unknown = said - set(PAPER_LABELS["nih"])
         if unknown:
@@ -301,26 +306,27 @@ def nih(
             raise InputError(f"{file}: a finding must be one of the 14", sealed=sealed)
         return [name in said for name in names]
 
-    def paths(rows: Any) -> list[Path]:
+    data = MultiLabelData(
+        X=None,
+        Y=np.array([votes(text) for text in listed.tolist()], np.int8).reshape(-1, len(names)),
+        label_names=names,
+        ids=image,
+        groups=patient,
+        columns={"view": view},
+        name="nih" if part is None else f"nih {part}",
+    )
+    if part is not None:
+        members = lines_of(file.parent / f"{part}_list.txt", NIH)
+        data = data.take(np.isin(image, [line.strip() for line in members]))
+
+    def paths(some: MultiLabelData) -> list[Path]:
         home = file.parent / "images"  # or one folder for each archive
         found = {} if home.is_dir() else {p.name: p for p in home.parent.glob("images_*/images/*")}
         if not found and not home.is_dir():
             raise absent(f"the folder {home}", NIH)
-        return [found.get(name, home / name) for name in image[rows].tolist()]
+        return [found.get(name, home / name) for name in some.ids.tolist()]
 
-    return _data(
-        NIH,
-        "nih" if part is None else f"nih {part}",
-        _votes_by_text(listed, votes, len(names)),
-        names,
-        image,
-        patient,
-        {"view": view},
-        views,
-        size if images else None,
-        paths,
-        keep,
-    )
+    return _taken(data, NIH, views, size if images else None, paths)
 
 
 # -- what they share -------------------------------------------------------------------------------
@@ -331,7 +337,7 @@ def _check_part(part: Any, known: Sequence[str | None]) -> None:
         raise InputError("part", f"must be one of {', '.join(map(str, known))}", part)
 
 
-def _table(given: str | Path, patterns: Sequence[str], source: Source) -> Path:
+def _table(given: str | Path, patterns: Sequence[str], source: str) -> Path:
     """Return the table itself, or where it lies in a folder."""
     return Path(given) if Path(given).is_file() else find(Path(given), patterns, source)
 
@@ -351,55 +357,31 @@ def _chosen(
     return tuple(labels)
 
 
-def _data(
-    source: Source,
-    name: str,
-    Y: Labels,
-    label_names: tuple[str, ...],
-    ids: Texts,
-    groups: Texts,
-    facts: Mapping[str, Texts],
+def _taken(
+    data: MultiLabelData,
+    source: str,
     views: Sequence[str] | None,
     size: Size | None,
-    paths: Callable[[Any], Sequence[Path]],
-    keep: npt.NDArray[np.bool_] | None = None,
+    paths: Callable[[MultiLabelData], Sequence[Path]],
 ) -> MultiLabelData:
-    """Return the records to keep that were taken in one of the ``views``; ``facts`` has theirs.
+    """Return the records that were taken in one of the ``views``, with their images.
 
     Images are grey and cropped to the middle, the first must be there; without a ``size`` none are.
     """
-    rows = np.arange(len(ids)) if keep is None else np.flatnonzero(keep)
     if views is not None:
-        seen = facts["view"][rows]
-        known = sorted(set(seen.tolist()) - {""})
+        known = ", ".join(sorted(set(data.columns["view"].tolist()) - {""}))
         if isinstance(views, str) or not views:
-            raise InputError("views", f"must be a list out of {', '.join(known)}; got {views!r}")
-        rows = rows[np.isin(seen, list(views))]
-        if not len(rows):
-            there = ", ".join(known)
-            raise InputError(f"no record has a view in {tuple(views)}; there are {there}")
-    X = None
-    if size is not None:
-        files = paths(rows)
-        if len(files) and not files[0].is_file():
-            raise absent(f"the image {files[0]}", source)
-        X = Images(paths=[str(file) for file in files], size=size, channels=1, fit="crop")
-    return MultiLabelData(
-        X=X,
-        Y=Y[rows],
-        label_names=label_names,
-        ids=ids[rows],
-        groups=groups[rows],
-        columns={fact: column[rows] for fact, column in facts.items()},
-        name=name,
-    )
-
-
-def _votes_by_text(listed: Texts, votes: Callable[[str], list[int]], labels: int) -> Labels:
-    """Return labels (records, labels) of texts that list findings; many records have the same."""
-    texts, place = np.unique(listed, return_inverse=True)
-    made = np.array([votes(text) for text in texts.tolist()], dtype=np.int8)
-    return np.asarray(made.reshape(-1, labels)[place.reshape(-1)])
+            raise InputError("views", f"must be a list out of {known}; got {views!r}")
+        data = data.take(np.isin(data.columns["view"], list(views)))
+        if not len(data):
+            raise InputError(f"no record has a view in {tuple(views)}; there are {known}")
+    if size is None:
+        return data
+    files = paths(data)
+    if len(files) and not files[0].is_file():
+        raise absent(f"the image {files[0]}", source)
+    X = Images(paths=[str(file) for file in files], size=size, channels=1, fit="crop")
+    return replace(data, X=X)
 
 
 def _findings(text: str, file: Path) -> set[str]:
@@ -425,21 +407,17 @@ def _patient(path: str, file: Path) -> str:
 
 def _labelled(
     file: Path,
-    source: Source,
+    source: str,
     facts: Sequence[str],
     names: Sequence[str],
-    uncertain: str | Mapping[str, str],
+    uncertain: str,
     blank: str,
 ) -> tuple[list[Texts], Labels]:
     """Return facts, and the labels of what the CheXpert labeller wrote: 1, 0, -1 (uncertain), none.
 
     A disease that a report does not mention is 0 where it has no finding at all.
     """
-    policy = dict.fromkeys(names, uncertain) if isinstance(uncertain, str) else dict(uncertain)
-    unknown = [name for name in policy if name not in names]
-    if unknown:
-        raise InputError("uncertain", f"must name some of {', '.join(names)}; got {unknown}")
-    for argument, value in [("blank", blank), *(("uncertain", p) for p in policy.values())]:
+    for argument, value in (("uncertain", uncertain), ("blank", blank)):
         if value not in _POLICIES:
             raise InputError(argument, f"must be one of {', '.join(_POLICIES)}", value)
     needed = list(dict.fromkeys(("No Finding", *names)))
@@ -457,6 +435,6 @@ def _labelled(
     for code, name in zip(Y.T, names, strict=True):
         if name not in _NOT_A_DISEASE:
             code[healthy & (code == _BLANK)] = 0
-        code[code == _UNCERTAIN] = _POLICIES[policy.get(name, "missing")]
+    Y[Y == _UNCERTAIN] = _POLICIES[uncertain]
     Y[Y == _BLANK] = _POLICIES[blank]
     return read[: len(facts)], Y

@@ -1,9 +1,9 @@
 """Data that comes with privote: scenes of handwritten digits, made-up patients, teachers' votes.
 
 Scenes are small images with several handwritten digits, made from what scikit-learn ships: the
-1,797 real 8x8 images of ``sklearn.datasets.load_digits``. A scene is a grid of slots, 2x2 unless
-told otherwise; one to four slots hold a digit, the others are empty, and every pixel gets a little
-noise. The label vector says which of the ten digits are present.
+1,797 real 8x8 images of ``sklearn.datasets.load_digits``. A scene is 2x2 slots; one to four of them
+hold a digit, the others are empty, and every pixel gets a little noise. The label vector says which
+of the ten digits are present.
 
 Every digit belongs to exactly one of three pools: private, public or test. The pools depend on
 nothing, not even on the seed, so a digit seen in a public scene is never in a private one.
@@ -46,7 +46,7 @@ Sources = npt.NDArray[np.int16]
 
 EMPTY = -1
 SIDE = 8  # a digit, and so a slot, is 8x8 pixels
-MOST_DIGITS = 4
+GRID = 2  # slots in a row, and rows of slots
 _SLAB = 4096  # scenes
 _NOISE = 0.1
 # A slot's ink says whether it is filled: an empty slot has only noise, at most 5 in total, and the
@@ -62,7 +62,7 @@ class Scenes:
     Attributes
     ----------
     X_private, X_public, X_test
-        float32 (scenes, pixels) in [0, 1], row by row; ``images`` puts them back into shape.
+        float32 (scenes, 256) in [0, 1], row by row; ``images`` puts them back into shape.
     Y_private, Y_public, Y_test
         int8 (scenes, 10), 1 where the digit is present. ``Y_public`` is the truth and is there for
         evaluation only: whoever labels the public scenes must not read it.
@@ -73,8 +73,6 @@ class Scenes:
         (scenes,) the name of each private record, for the partition and the ledger.
     label_names
         The ten labels.
-    grid
-        Rows and columns of slots.
     seed
         What the scenes were drawn with.
     """
@@ -90,35 +88,28 @@ class Scenes:
     sources_test: Sources
     ids_private: npt.NDArray[np.str_]
     label_names: tuple[str, ...]
-    grid: tuple[int, int]
     seed: int
 
     def __repr__(self) -> str:
         sizes = f"private={len(self.X_private)}, public={len(self.X_public)}"
-        return f"Scenes({sizes}, test={len(self.X_test)}, grid={self.grid}, seed={self.seed})"
+        return f"Scenes({sizes}, test={len(self.X_test)}, seed={self.seed})"
 
     def images(self, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return rows of pixels (scenes, pixels) as images (scenes, height, width)."""
-        return X.reshape(len(X), SIDE * self.grid[0], SIDE * self.grid[1])
-
-    def slots(self, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return rows of pixels (scenes, pixels) cut into slots (scenes, slots, 64)."""
-        return _slots(X, self.grid)
+        """Return rows of pixels (scenes, 256) as images (scenes, 16, 16)."""
+        return X.reshape(len(X), GRID * SIDE, GRID * SIDE)
 
 
-def _slots(X: npt.NDArray[Any], grid: tuple[int, int]) -> npt.NDArray[Any]:
-    rows, columns = grid
-    cut = X.reshape(len(X), rows, SIDE, columns, SIDE).transpose(0, 1, 3, 2, 4)
-    return cut.reshape(len(X), rows * columns, SIDE * SIDE)
+def slots_of(X: npt.ArrayLike) -> Pixels:
+    """Return rows of pixels (scenes, 256) cut into slots (scenes, 4, 64)."""
+    rows = np.asarray(X, np.float32)
+    if rows.shape[1:] != ((GRID * SIDE) ** 2,):
+        raise InputError("X", f"must have {(GRID * SIDE) ** 2} pixels, got shape {rows.shape}")
+    cut = rows.reshape(len(rows), GRID, SIDE, GRID, SIDE).transpose(0, 1, 3, 2, 4)
+    return cut.reshape(len(rows), GRID**2, SIDE**2)
 
 
 def load_scenes(
-    *,
-    private: int = 10_000,
-    public: int = 2_000,
-    test: int = 1_000,
-    grid: tuple[int, int] = (2, 2),
-    seed: int = 0,
+    *, private: int = 10_000, public: int = 2_000, test: int = 1_000, seed: int = 0
 ) -> Scenes:
     """Compose scenes from the digits that scikit-learn ships; nothing is downloaded.
 
@@ -126,33 +117,27 @@ def load_scenes(
     ----------
     private, public, test
         How many scenes of each kind. Asking for more of one kind leaves the others as they are.
-    grid
-        Rows and columns of slots. A scene holds one to four digits, or as many as there are slots.
     seed
         Draws the scenes. The noise of a private release never comes from here.
 
     Returns
     -------
     Scenes
-        With the default grid 256 pixels and ten labels, each present in about 0.23 of the scenes.
+        256 pixels and ten labels, each present in about 0.23 of the scenes.
     """
     given = {"private": private, "public": public, "test": test}
     sizes = {name: whole(name, size) for name, size in given.items()}
-    if not isinstance(grid, (tuple, list)) or len(grid) != 2:
-        raise InputError("grid", "must be two numbers, rows and columns of slots", grid)
-    shape = (whole("grid", grid[0]), whole("grid", grid[1]))
     # One stream for each kind, so that the size of one does not change another.
     children = np.random.SeedSequence(whole("seed", seed, 0)).spawn(3)
     streams = (np.random.default_rng(child) for child in children)
     made: dict[str, Any] = {}
     for (name, size), pool, rng in zip(sizes.items(), digit_pools(), streams, strict=True):
-        X, Y, sources = _compose(pool, size, shape, rng)
+        X, Y, sources = _compose(pool, size, rng)
         made |= {f"X_{name}": X, f"Y_{name}": Y, f"sources_{name}": sources}
     return Scenes(
         **made,
         ids_private=np.array([f"private-{i:06d}" for i in range(private)]),
         label_names=tuple(f"digit {d}" for d in range(10)),
-        grid=shape,
         seed=int(seed),
     )
 
@@ -188,12 +173,12 @@ def digit_pools() -> tuple[Sources, Sources, Sources]:
 
 
 def _compose(
-    pool: Sources, scenes: int, grid: tuple[int, int], rng: np.random.Generator
+    pool: Sources, scenes: int, rng: np.random.Generator
 ) -> tuple[Pixels, Labels, Sources]:
     """Draw scenes from one pool of digits: pixels, labels and source digits."""
     pixels, targets = _digits()
-    slots = grid[0] * grid[1]
-    digits = rng.integers(1, min(slots, MOST_DIGITS) + 1, size=scenes)
+    slots = GRID**2
+    digits = rng.integers(1, slots + 1, size=scenes)
     place_in_line = rng.random((scenes, slots)).argsort(axis=1).argsort(axis=1)
     filled = place_in_line < digits[:, None]
     row, slot = np.nonzero(filled)
@@ -209,8 +194,8 @@ def _compose(
     labels = np.zeros((scenes, 10), dtype=np.int8)
     labels[row, digit] = 1
 
-    canvas = np.zeros((scenes, grid[0], SIDE, grid[1], SIDE), dtype=np.float32)
-    canvas[row, slot // grid[1], :, slot % grid[1], :] = pixels[sources[row, slot]]
+    canvas = np.zeros((scenes, GRID, SIDE, GRID, SIDE), dtype=np.float32)
+    canvas[row, slot // GRID, :, slot % GRID, :] = pixels[sources[row, slot]]
     flat = canvas.reshape(scenes, slots * SIDE * SIDE)
     for start in range(0, scenes, _SLAB):  # else the noise needs as much memory as the data
         slab = flat[start : start + _SLAB]
@@ -239,17 +224,14 @@ class Landmarks:
         How many landmarks, evenly spread over the filled slots of the public scenes.
     width
         Of the kernel exp(-width |a - b|^2) between two slots with pixels in [0, 1].
-    grid
-        Rows and columns of slots.
     """
 
     count: int = 300
     width: float = 0.4
-    grid: tuple[int, int] = (2, 2)
 
     def fit(self, X: npt.ArrayLike) -> Landmarks:
         """Choose landmarks from public scenes (scenes, pixels)."""
-        slots = self._slots(X).reshape(-1, SIDE * SIDE)
+        slots = slots_of(X).reshape(-1, SIDE**2)
         filled = slots[slots.sum(axis=1) > _INK]
         if not len(filled):
             raise InputError("X", "must have scenes with a digit in them, got empty slots only")
@@ -259,7 +241,7 @@ class Landmarks:
 
     def transform(self, X: npt.ArrayLike) -> Pixels:
         """Return (scenes, landmarks)."""
-        cut = self._slots(X)
+        cut = slots_of(X)
         norms = (self.slots_**2).sum(axis=1)
         total = np.zeros((len(cut), len(self.slots_)), np.float32)
         for slot in range(cut.shape[1]):
@@ -267,13 +249,6 @@ class Landmarks:
             square = (content**2).sum(axis=1)[:, None] + norms - 2.0 * content @ self.slots_.T
             total += np.exp(-self.width * square)
         return total
-
-    def _slots(self, X: npt.ArrayLike) -> Pixels:
-        scenes, pixels = np.asarray(X, np.float32), self.grid[0] * self.grid[1] * SIDE * SIDE
-        if scenes.shape[1:] != (pixels,):
-            rule = f"must have {pixels} pixels for grid {self.grid}, got shape {scenes.shape}"
-            raise InputError("X", rule)
-        return _slots(scenes, self.grid)
 
 
 # -- patients --------------------------------------------------------------------------------------

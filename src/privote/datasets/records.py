@@ -134,14 +134,6 @@ class MultiLabelData:
             columns={name: column[rows] for name, column in self.columns.items()},
         )
 
-    def relabel(self, names: Sequence[str]) -> MultiLabelData:
-        """Return the data with these labels in this order; a label it does not have is missing."""
-        Y = np.full((len(self), len(names)), MISSING, dtype=np.int8)
-        for place, name in enumerate(names):
-            if name in self.label_names:
-                Y[:, place] = self.Y[:, self.label_names.index(name)]
-        return replace(self, Y=Y, label_names=tuple(names))
-
     def split(
         self,
         *,
@@ -202,28 +194,6 @@ class Split:
     def __repr__(self) -> str:
         sizes = ", ".join(f"{side}={len(getattr(self, side))}" for side in SIDES)
         return f"Split({self.private.name}: {sizes})"
-
-
-def union(
-    *datasets: MultiLabelData, names: Sequence[str] | None = None
-) -> tuple[MultiLabelData, ...]:
-    """Give several data sets the same labels in the same order; what one lacks is missing (-1).
-
-    Parameters
-    ----------
-    datasets
-        Data sets that use the same name for the same label.
-    names
-        The labels to end with. By default all, in the order in which they first appear.
-    """
-    if not datasets:
-        raise InputError("union needs at least one data set, got none")
-    every = list(dict.fromkeys(name for data in datasets for name in data.label_names))
-    if names is not None:
-        unknown = [name for name in names if name not in every]
-        if unknown:
-            raise InputError("names", f"must be labels of the data sets {every}, got {unknown}")
-    return tuple(data.relabel(every if names is None else names) for data in datasets)
 
 
 def _length(value: Any) -> int:

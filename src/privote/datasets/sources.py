@@ -7,7 +7,6 @@ passed on, and some ask for a signed agreement first.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,57 +15,37 @@ import numpy.typing as npt
 from privote.errors import InputError
 from privote.votes.tables import cells, lines
 
-
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """A data set's name, the page of its owner, and what the owner asks for."""
-
-    name: str
-    url: str
-    terms: str
-
-    def __str__(self) -> str:
-        return f"{self.name} is at {self.url} ({self.terms})"
-
-
-MULAN = Source(
-    name="the Mulan collection",
-    url="https://mulan.sourceforge.net/datasets-mlc.html",
-    terms="open; an .arff file comes with an .xml file that names the labels",
+MULAN = (
+    "the Mulan collection is at https://mulan.sourceforge.net/datasets-mlc.html (open; an .arff "
+    "file comes with an .xml file that names the labels)"
 )
-VOC2012 = Source(
-    name="Pascal VOC 2012",
-    url="http://host.robots.ox.ac.uk/pascal/VOC/voc2012/",
-    terms="open; unpack VOCtrainval_11-May-2012.tar",
+VOC2012 = (
+    "Pascal VOC 2012 is at http://host.robots.ox.ac.uk/pascal/VOC/voc2012/ (open; unpack "
+    "VOCtrainval_11-May-2012.tar)"
 )
-CHEXPERT = Source(
-    name="CheXpert",
-    url="https://stanfordmlgroup.github.io/competitions/chexpert/",
-    terms="Stanford, after registration and a research use agreement",
+CHEXPERT = (
+    "CheXpert is at https://stanfordmlgroup.github.io/competitions/chexpert/ (Stanford, after "
+    "registration and a research use agreement)"
 )
-MIMIC = Source(
-    name="MIMIC-CXR-JPG",
-    url="https://physionet.org/content/mimic-cxr-jpg/",
-    terms="PhysioNet, credentialed access: training course and data use agreement",
+MIMIC = (
+    "MIMIC-CXR-JPG is at https://physionet.org/content/mimic-cxr-jpg/ (PhysioNet, credentialed "
+    "access: training course and data use agreement)"
 )
-PADCHEST = Source(
-    name="PadChest",
-    url="https://bimcv.cipf.es/bimcv-projects/padchest/",
-    terms="BIMCV and University of Alicante, after accepting the terms of use",
+PADCHEST = (
+    "PadChest is at https://bimcv.cipf.es/bimcv-projects/padchest/ (BIMCV and University of "
+    "Alicante, after accepting the terms of use)"
 )
-NIH = Source(
-    name="NIH ChestX-ray14",
-    url="https://nihcc.app.box.com/v/ChestXray-NIHCC",
-    terms="NIH Clinical Center, open",
+NIH = (
+    "NIH ChestX-ray14 is at https://nihcc.app.box.com/v/ChestXray-NIHCC (NIH Clinical Center, open)"
 )
 
 
-def absent(what: str | Path, source: Source) -> InputError:
+def absent(what: str | Path, source: str) -> InputError:
     """Return the error that names what is missing and says where it can be had."""
     return InputError(f"{what} is missing; {source}")
 
 
-def find(folder: Path, patterns: Sequence[str], source: Source) -> Path:
+def find(folder: Path, patterns: Sequence[str], source: str) -> Path:
     """Return the first file in ``folder`` that matches one of the patterns."""
     if not folder.is_dir():
         raise absent(f"the folder {folder}", source)
@@ -77,7 +56,7 @@ def find(folder: Path, patterns: Sequence[str], source: Source) -> Path:
     raise absent(f"the file {patterns[0]} in {folder}", source)
 
 
-def lines_of(path: Path, source: Source) -> Iterator[str]:
+def lines_of(path: Path, source: str) -> Iterator[str]:
     """Return the lines of a text file, which may be packed (``.gz``).
 
     Names must survive whatever encoding a file is in; bytes that are not UTF-8 come back as is.
@@ -87,7 +66,7 @@ def lines_of(path: Path, source: Source) -> Iterator[str]:
     return lines(path, errors="surrogateescape")
 
 
-def columns(path: Path, names: Sequence[str], source: Source) -> list[npt.NDArray[np.str_]]:
+def columns(path: Path, names: Sequence[str], source: str) -> list[npt.NDArray[np.str_]]:
     """Return the named columns of a .csv file, each as one text per row."""
     records = cells(lines_of(path, source), ",", str(path))
     header = [name.strip() for name in next(records, (1, []))[1]]

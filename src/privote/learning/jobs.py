@@ -310,7 +310,7 @@ def _read(job: Job) -> tuple[MultiLabelData, MultiLabelData | None, MultiLabelDa
     if job.table is not None:
         return _folder(job, job.table)
     if Path(job.data).suffix not in tables.SUFFIXES:
-        if Path(job.data).is_file() and not job.data.endswith((".arff", ".arff.gz")):
+        if Path(job.data).is_file():
             known = ", ".join(tables.SUFFIXES)
             rule = f"must be a table ({known}) or a data set by name{as_csv(job.data)}"
             raise InputError("X", rule, job.data)

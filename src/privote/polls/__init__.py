@@ -1,6 +1,6 @@
 """Polls: ballots of people, read in whatever form they come, and what may be published of them."""
 
-from .ballots import BallotRule, PollBallots, from_profile
+from .ballots import BallotRule, PollBallots
 from .poll import Call, PollResult, PollSealed, Share, poll
 from .reading import read
 
@@ -11,7 +11,6 @@ __all__ = [
     "PollResult",
     "PollSealed",
     "Share",
-    "from_profile",
     "poll",
     "read",
 ]

@@ -1,48 +1,44 @@
 """Ballots of people on one question: a file's lines, checked against the poll's rule and counted.
 
-A file is read row by row; only counts are kept. Whoever needs the ballots themselves reads the file
-again, in blocks.
+A file is read in blocks of lines; only counts are kept, and the names of voters while it is read.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from importlib import import_module
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import BallotError, InputError, MissingExtraError, UnavailableError, shown, whole
+from ..errors import BallotError, InputError, shown, whole
 from ..mechanisms.outcomes import PollSize, PollTally
-from ..votes.cube import MOST, Ballots, BallotSource
+from ..votes.cube import MOST
 
 _CELLS = 1 << 22  # of a block: 8 MB
 _ROWS = 1 << 14  # of a block, which are objects before they are an array
 _MOST_POINTS = np.iinfo(np.int16).max - 1  # what a ballot has beyond is stored as one more
-_MOST_VOTES = 1 << 31  # that are laid out one by one: 2 GB
 INVALID = ("error", "empty")
 
 
 class Row(NamedTuple):
-    """One line of a file: so many voters with the same ballot.
-
-    ``given`` is a byte for every option, or the options it names with their points.
-    """
+    """One line of a file: so many voters with the same ballot, the options it names and points."""
 
     line: int
     voter: str | None
     times: int
-    given: bytes | Sequence[tuple[int, int]]
+    given: Sequence[tuple[int, int]]
 
 
 class Block(NamedTuple):
-    """Some lines as arrays: line numbers, voters each stands for, points (rows, options)."""
+    """Some lines: where they stand, names, voters each stands for, points (rows, options)."""
 
-    lines: npt.NDArray[np.int64]
+    lines: Sequence[int]
+    voters: Sequence[str | None]
     times: npt.NDArray[np.int64]
     votes: npt.NDArray[np.int16]
 
@@ -83,9 +79,10 @@ class BallotRule:
             limit = "" if self.most is None else f"{self.most} {unit}"
             if self.each > 1:
                 limit += f"{' and ' if limit else ''}{self.each} points an option"
+            line = block.lines[int(np.flatnonzero(over)[0])]
             raise BallotError(
-                f"line {block.lines[over][0]}: the ballot breaks the poll's rule of at most "
-                f"{limit}; or give `invalid=empty`, and such ballots count as empty"
+                f"line {line}: the ballot breaks the poll's rule of at most {limit}; or "
+                "give `invalid=empty`, and such ballots count as empty"
             )
         return np.asarray(~over)
 
@@ -120,7 +117,6 @@ class PollBallots:
     money: Fraction | None = None
     notes: tuple[str, ...] = ()
     meta: Mapping[str, str] = field(default_factory=dict, repr=False)
-    rows: Callable[[], Iterable[Row]] = field(repr=False)
 
     @property
     def voters(self) -> int:
@@ -135,157 +131,57 @@ class PollBallots:
             voters=self.voters, options=len(self.options), most=most, each=self.rule.each
         )
 
-    def blocks(self) -> Iterator[Block]:
-        """Read the ballots again, in blocks; those that broke the rule are empty."""
-        for block in _blocks(self.rows(), len(self.options)):
-            block.votes[~self.rule.kept(block)] = 0
-            yield block
-
-    def votes(self) -> BallotSource:
-        """Return the ballots as every other part of privote takes them: (1, voters, options)."""
-        if self.rule.each > 1:
-            raise UnavailableError("votes are yes or no, and this poll has points")
-        self._check_each()
-        parts = [np.repeat(block.votes, block.times, axis=0) for block in self.blocks()]
-        return Ballots.of(np.concatenate(parts).astype(bool)[None])
-
-    def _check_each(self) -> None:
-        """Refuse to lay out ballots one by one where a line may stand for millions of voters."""
-        if self.voters * len(self.options) > _MOST_VOTES:
-            raise UnavailableError(
-                f"{self.voters:,} ballots on {len(self.options):,} options are too many to hold "
-                "one by one"
-            )
-
-    def profile(self) -> Any:
-        """Return the ballots as an abcvoting Profile, if abcvoting is installed."""
-        try:
-            preferences: Any = import_module("abcvoting.preferences")
-        except ImportError as error:
-            raise MissingExtraError(
-                "an abcvoting profile needs abcvoting: pip install abcvoting"
-            ) from error
-        self._check_each()
-        made = preferences.Profile(len(self.options), cand_names=list(self.options))
-        for block in self.blocks():
-            for times, row in zip(block.times.tolist(), block.votes, strict=True):
-                made.add_voters([np.flatnonzero(row).tolist()] * times)
-        return made
-
-
-def from_profile(profile: Any, *, most: int | None = None) -> PollBallots:
-    """Return the ballots of an abcvoting profile, or of anything like it.
-
-    It iterates over voters, each with ``approved`` (numbers of candidates) and maybe ``weight``,
-    and has ``num_cand`` and ``cand_names``. A weight other than 1 is no voter.
-    """
-    names = tuple(str(name) for name in profile.cand_names)[: profile.num_cand]
-
-    def rows() -> Iterator[Row]:
-        for place, voter in enumerate(profile, 1):
-            if getattr(voter, "weight", 1) != 1:
-                raise BallotError(f"voter {place}: a weight other than 1 stands for no person")
-            yield Row(place, None, 1, [(int(option), 1) for option in sorted(voter.approved)])
-
-    return counted(names, rows, BallotRule(most=most))
-
 
 def counted(
-    options: Sequence[str],
-    rows: Callable[[], Iterable[Row]],
-    rule: BallotRule,
-    **facts: Any,
+    options: Sequence[str], blocks: Iterable[Block], rule: BallotRule, **facts: Any
 ) -> PollBallots:
-    """Count the rows of a file, checking each ballot and that no voter is named twice."""
+    """Count ballots, checking each, and that no voter is named twice."""
     names = tuple(options)
     if len(names) < 2:
         raise InputError("a poll needs at least 2 options, got " + str(len(names)))
     twice = sorted(name for name, times in Counter(names).items() if times > 1)
     if twice:
         raise InputError(f"the option {shown(twice[0])} is named twice")
-    seen = _Names()
+    first: dict[str, int] = {}
     voters, emptied = 0, 0
     counts = np.zeros(len(names), np.int64)
-    for block in _blocks(seen.watched(rows()), len(names)):
+    for block in blocks:
         voters += int(block.times.sum())
         if voters > MOST:  # before anything is multiplied by it
             raise BallotError(f"a poll must have at most {MOST:,} voters")
+        _check_once(block, first)
         kept = rule.kept(block)
         emptied += int(block.times[~kept].sum())
         block.votes[~kept] = 0
         counts += block.times @ block.votes.astype(np.int64)
     if not voters:
         raise BallotError("there is not one ballot")
-    seen.check(rows)
     tally = PollTally(voters, counts)
-    return PollBallots(options=names, rule=rule, tally=tally, emptied=emptied, rows=rows, **facts)
+    return PollBallots(options=names, rule=rule, tally=tally, emptied=emptied, **facts)
 
 
-def _blocks(rows: Iterable[Row], options: int) -> Iterator[Block]:
-    """Gather rows into arrays."""
-    most = min(max(1, _CELLS // options), _ROWS)
-    part: list[Row] = []
-    for row in rows:
-        part.append(row)
-        if len(part) == most:
-            yield _block(part, options)
-            part = []
-    if part:
-        yield _block(part, options)
+def _check_once(block: Block, first: dict[str, int]) -> None:
+    """Refuse a voter who is named twice; ``first`` has the line of everybody named so far."""
+    for line, voter in zip(block.lines, block.voters, strict=True):
+        if voter is not None and first.setdefault(voter, line) != line:
+            raise BallotError(
+                f"lines {first[voter]} and {line} name the same voter: a person has one ballot",
+                sealed=f"the voter is {voter!r}",
+            )
 
 
-def _block(rows: Sequence[Row], options: int) -> Block:
-    if isinstance(rows[0].given, bytes):
-        joined = b"".join(row.given for row in rows if isinstance(row.given, bytes))
-        votes = np.frombuffer(joined, np.uint8).reshape(len(rows), options).astype(np.int16)
-    else:
-        votes = np.zeros((len(rows), options), np.int16)
-        for place, row in enumerate(rows):
-            assert not isinstance(row.given, bytes)
+def gathered(rows: Iterator[Row], options: int) -> Iterator[Block]:
+    """Yield rows in blocks, as arrays."""
+    while part := list(islice(rows, min(max(1, _CELLS // options), _ROWS))):
+        votes = np.zeros((len(part), options), np.int16)
+        for place, row in enumerate(part):
             for option, points in row.given:
                 if votes[place, option]:
                     raise BallotError(f"line {row.line}: the ballot names an option twice")
                 # Beyond any rule either way: a number that does not fit is not cut to one that does
                 votes[place, option] = min(points, _MOST_POINTS + 1)
-    return Block(
-        np.array([row.line for row in rows], np.int64),
-        np.array([row.times for row in rows], np.int64),
-        votes,
-    )
-
-
-class _Names:
-    """Finds a voter who is named twice, with eight bytes a voter."""
-
-    def __init__(self) -> None:
-        self.hashes: list[npt.NDArray[np.int64]] = []
-
-    def watched(self, rows: Iterable[Row]) -> Iterator[Row]:
-        part: list[int] = []
-        for row in rows:
-            if row.voter is not None:
-                part.append(hash(row.voter))
-                if len(part) == 1 << 16:
-                    self.hashes.append(np.array(part, np.int64))
-                    part = []
-            yield row
-        self.hashes.append(np.array(part, np.int64))
-
-    def check(self, rows: Callable[[], Iterable[Row]]) -> None:
-        values, times = np.unique(np.concatenate(self.hashes), return_counts=True)
-        again = set(values[times > 1].tolist())
-        if not again:
-            return
-        first: dict[str, int] = {}
-        for row in rows():  # hashes may agree by chance: only names count
-            if row.voter is not None and hash(row.voter) in again:
-                if row.voter in first:
-                    raise BallotError(
-                        f"lines {first[row.voter]} and {row.line} name the same voter: a person "
-                        "has one ballot",
-                        sealed=f"the voter is {row.voter!r}",
-                    )
-                first[row.voter] = row.line
+        times = np.array([row.times for row in part], np.int64)
+        yield Block([row.line for row in part], [row.voter for row in part], times, votes)
 
 
 def integer(text: str, what: str, least: int = 0, most: int = MOST) -> int:

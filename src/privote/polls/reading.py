@@ -1,6 +1,6 @@
-"""Reading a poll: an archive's file, a profile, or a table as spreadsheets export it.
+"""Reading a poll: a table as spreadsheets export it or a data frame, or an archive's file.
 
-A table has a column an option, a column of lists, or a row an approval.
+A table has a row a ballot, and a column an option or one column that lists what it approves.
 
 PrefLib: ``.cat`` (categories) and ``.soc``, ``.soi``, ``.toc``, ``.toi`` (orders). "13: {1,2},{3}"
 is thirteen voters, not a weight. A ballot approves what stands in its first category, or in its
@@ -13,40 +13,35 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..errors import BallotError, InputError, UnavailableError, shown, whole
-from ..votes.cube import MOST
+from ..files import check_file
 from ..votes.tables import (
     ODD,
     CSVFile,
+    Sheet,
     YesNo,
+    as_csv,
     cells,
     columns_in_words,
     delimiter_of,
     lines,
+    name_of,
+    open_sheet,
 )
-from .ballots import BallotRule, PollBallots, Row, counted, from_profile, integer
+from .ballots import BallotRule, Block, PollBallots, Row, counted, gathered, integer
 
 _TABLES = (".csv", ".tsv", ".txt", ".tab")
-_BOOKS = (".xlsx", ".xls", ".ods", ".numbers")
-FORMS = ("wide", "list", "long")
 _VOTER = ("voter", "voter_id", "voterid", "voter id", "id", "email", "e-mail", "name")
-_LISTS = ("approved", "approvals", "approves", "vote", "votes", "options", "choices", "ballot")
-_ONE = ("option", "choice", "candidate", "project", "approval")
-_POINTS = ("points", "value", "score")
-_SEPARATORS = ";|,/\n"
-_EXPECTED = (
-    "the first line must name the columns, e.g. voter,Ada,Bo above ann,1,0; the `voter` may be "
-    "left out"
-)
+_SEPARATORS = ";|,/\n"  # between the options of a list
+_LISTED = "where one column lists what a ballot approves, as forms export it"
 _WHOLE = {"": 0, **{str(points): points for points in range(256)}}
 PREFLIB = (".cat", ".soc", ".soi", ".toc", ".toi")
 _NAME = re.compile(r"ALTERNATIVE NAME (\d+)")
@@ -65,7 +60,10 @@ def read(
     each: int | None = None,
     top: int | None = None,
     invalid: str = "error",
-    **table: Any,
+    options: Sequence[str] | None = None,
+    voter: str | None = None,
+    column: str | None = None,
+    encoding: str | None = None,
 ) -> PollBallots:
     """Read the ballots of a poll.
 
@@ -73,8 +71,8 @@ def read(
     ----------
     source
         A path: ``.csv``, ``.tsv`` or ``.txt`` (a spreadsheet's export), PrefLib's ``.cat``,
-        ``.soc``, ``.soi``, ``.toc`` and ``.toi``, Pabulib's ``.pb``; or an abcvoting profile, or
-        anything like it.
+        ``.soc``, ``.soi``, ``.toc`` and ``.toi``, Pabulib's ``.pb``; or a data frame, a mapping of
+        columns or a list of records.
     most, each
         The poll's rule: how many approvals a ballot may have; with points how many in all, and how
         many for one option. Without ``most`` there is no limit, unless a Pabulib file says one:
@@ -83,130 +81,85 @@ def read(
         Orders and categories: how many first places, or categories, are approved; 1 unless told.
     invalid
         What becomes of a ballot that breaks the rule: ``"error"``, or ``"empty"``.
-    table
-        How a table is laid out, where its header does not say: the fields of
-        :class:`privote.polls.reading.TableFormat`. Other files take an ``encoding`` only.
+    options
+        Of a table: the columns that are options, if not all but the voter's. With ``column`` they
+        must be named: taken from ballots, an option that only one of them names would tell of it.
+    voter
+        Of a table: the column that names voters, if it is not called "voter", "id" or the like.
+    column
+        Of a table: the one column that lists what a ballot approves.
+    encoding
+        How letters are stored, where that is not UTF-8 and the file does not say it.
     """
     if each is not None:
         whole("each", each)
+    table = {"options": options, "voter": voter, "column": column}
+    if isinstance(source, PollBallots):
+        given = {"most": most, "each": each, "top": top, **table, "encoding": encoding}
+        _refuse(given, "goes with a file, not with ballots that were read")
+        return source
     rule = BallotRule(most=most, each=1 if each is None else each, invalid=invalid)
-    layout = TableFormat(**table)
     if not isinstance(source, str | os.PathLike):
-        profile = hasattr(source, "num_cand")
-        given = {**vars(layout), "each": each, "top": top, "most": None if profile else most}
-        for name, value in given.items():  # a rule that is not kept must not look as if it were
-            if value is not None:
-                raise InputError(name, "goes with a file, not with ballots that were read", value)
-        if isinstance(source, PollBallots):
-            return source
-        if profile:
-            return from_profile(source, most=most)
-        raise InputError("source", "must be a path or an abcvoting profile", source)
-    path = Path(source)
-    if not path.is_file():
-        raise InputError(f"there is no file {str(path)!r}")
+        _refuse({"top": top, "encoding": encoding}, "goes with a file, not with a data frame")
+        return _read_table(open_sheet(source, "source"), rule, options, voter, column)
+    path = check_file(source, "source")
     ending = path.suffix.casefold()
-    if ending in (*PREFLIB, ".pb"):
-        for name, value in vars(layout).items():  # such a file says these things itself
-            if value is not None and name != "encoding":
-                raise InputError(name, f"goes with a table, not with a file that ends in {ending}")
+    if ending in (*PREFLIB, ".pb"):  # such a file says these things itself
+        _refuse(table, f"goes with a table, not with a file that ends in {ending}")
         if ending == ".pb":
-            return read_pabulib(path, rule, each, top, layout.encoding)
-        return read_preflib(path, rule, top, layout.encoding)
-    if top is not None:
-        raise InputError("top", "goes with orders and categories, not with a table", top)
-    if ending in _BOOKS:
-        raise InputError(f"{path.name!r} is a workbook: save the sheet as CSV and give that")
+            return read_pabulib(path, rule, each, top, encoding)
+        return read_preflib(path, rule, top, encoding)
+    _refuse({"top": top}, "goes with orders and categories, not with a table")
     if ending not in _TABLES:
         known = ", ".join((*_TABLES, *PREFLIB, ".pb"))
-        raise InputError(f"{path.name!r} must end in one of {known}")
-    return read_table(path, layout, rule)
+        raise InputError(f"{path.name!r} must end in one of {known}{as_csv(path.name)}")
+    return _read_table(CSVFile(path, encoding=encoding, ballots=True), rule, options, voter, column)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableFormat:
-    """How a table holds ballots; what is None follows from its header.
-
-    Attributes
-    ----------
-    form
-        ``"wide"``: a row a ballot, a column an option. ``"list"``: a row a ballot, one column with
-        the approved options. ``"long"``: a row an approval: voter, option, maybe points.
-    options
-        The options: needed but for ``"wide"``, which has them in its header. Taken from ballots,
-        an option that only one of them names would tell of that ballot.
-    voter, column
-        The columns with voters' names, and with options.
-    voters
-        How many voted, for ``"long"``: voters who approved nothing have no row there, and how many
-        those are is private.
-    separator, delimiter, encoding
-        Between the options of a list, between cells, and how letters are stored.
-    """
-
-    form: str | None = None
-    options: Sequence[str] | None = None
-    voter: str | None = None
-    column: str | None = None
-    voters: int | None = None
-    separator: str | None = None
-    delimiter: str | None = None
-    encoding: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.form not in (None, *FORMS):
-            raise InputError("form", f"must be one of {', '.join(FORMS)}", self.form)
-        if self.voters is not None:
-            whole("voters", self.voters, most=MOST)
-        if isinstance(self.options, str):
-            raise InputError("options", "must be a list of names, not one text", self.options)
-        if self.delimiter is not None and len(self.delimiter) != 1:
-            raise InputError("delimiter", "must be one character", self.delimiter)
+def _refuse(given: dict[str, Any], rule: str) -> None:
+    """Refuse what is not kept here: it must not look as if it were."""
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(name, rule, value)
 
 
-def read_table(path: Path, given: TableFormat, rule: BallotRule) -> PollBallots:
-    """Read a table; see :func:`privote.polls.read`."""
-    table = CSVFile(path, delimiter=given.delimiter, encoding=given.encoding, ballots=True)
-    voter = _find(table, _VOTER) if given.voter is None else _place(table, given.voter, "voter")
-    form = given.form or _form(table, voter, given)
-    if form != "long" and given.voters is not None:
-        raise InputError("voters", f"goes with the form 'long': {form!r} has a row for each")
-    note = (
-        "No column names the voters: that nobody voted twice is not checked."
-        if voter is None
-        else "No voter is named twice."
-    )
-    if form == "wide":
-        places = _option_columns(table, voter, given.options)
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def _read_table(
+    table: Sheet,
+    rule: BallotRule,
+    options: Sequence[str] | None,
+    voter: str | None,
+    column: str | None,
+) -> PollBallots:
+    if isinstance(options, str):
+        raise InputError("options", "must be a list of names, not one text", options)
+    who = _named_voter(table) if voter is None else _place(table, voter, "voter")
+    if column is None:
+        places = _option_columns(table, who, options)
         names = [table.header[place] for place in places]
-        rows: Any = partial(_wide, table, voter, places, rule)
+        blocks = _marked(table, who, places, rule)
     else:
-        if given.options is None:
+        if options is None:
             raise InputError(
                 "options",
-                f"must be named for the form {form!r}: an option that only one ballot names would "
-                "tell of that ballot",
+                "must be named with `column`: an option that only one ballot names would tell of "
+                "that ballot",
             )
-        names = list(given.options)
-        at = {name: place for place, name in enumerate(names)}
-        column = _column(table, voter, form, given.column)
-        if form == "list":
-            rows = partial(_list, table, voter, column, _splitter(given.separator, at))
-        else:
-            if voter is None:
-                raise InputError("voter", "must be a column for the form 'long'", None)
-            if given.voters is None:
-                raise InputError(
-                    "voters",
-                    "must be given for the form 'long': who approved nothing has no row, and how "
-                    "many those are is private",
-                )
-            rows = partial(_long, table, voter, column, at, rule, given.voters)
+        names = list(options)
+        rows = _lists(table, who, _place(table, column, "column"), names)
+        blocks = gathered(rows, len(names))
+    note = (
+        "No column names the voters: that nobody voted twice is not checked."
+        if who is None
+        else "No voter is named twice."
+    )
     missing = "An empty cell is a no; an empty ballot is a voter who approves nothing."
-    return counted(names, rows, rule, notes=(note, missing))
+    return counted(names, blocks, rule, notes=(note, missing))
 
 
-def _place(table: CSVFile, name: str, argument: str) -> int:
+def _place(table: Sheet, name: str, argument: str) -> int:
     """Return where a column stands."""
     if name not in table.header:
         said, sealed = columns_in_words(table.header)
@@ -215,180 +168,93 @@ def _place(table: CSVFile, name: str, argument: str) -> int:
     return table.header.index(name)
 
 
-def _find(table: CSVFile, known: Sequence[str]) -> int | None:
-    """Return the first column that is called like one of these."""
-    return next((at for at, name in enumerate(table.header) if name.casefold() in known), None)
+def _named_voter(table: Sheet) -> int | None:
+    """Return the first column that is called like one that names voters."""
+    return next((at for at, name in enumerate(table.header) if name.casefold() in _VOTER), None)
 
 
-def _form(table: CSVFile, voter: int | None, given: TableFormat) -> str:
-    """Return which of the forms a header has."""
-    others = [name.casefold() for place, name in enumerate(table.header) if place != voter]
-    wanted = given.options
-    if wanted is not None and all(name in table.header for name in wanted):
-        return "wide"
-    if given.column is not None:
-        return "list"
-    if voter is not None and others[:1] and others[0] in _ONE and set(others[1:]) <= set(_POINTS):
-        return "long"
-    if any(name in _LISTS for name in others) and (len(others) == 1 or wanted is not None):
-        return "list"
-    if len(others) == 1:
-        said, sealed = columns_in_words(table.header)
-        raise BallotError(
-            "form",
-            "must be said where one column holds all: `form=list` with the `options`, if its cells "
-            f"list what a ballot approves; the header has {said}. Else {_EXPECTED}",
-            sealed=sealed,
-        )
-    return "wide"
-
-
-def _option_columns(table: CSVFile, voter: int | None, wanted: Sequence[str] | None) -> list[int]:
+def _option_columns(table: Sheet, voter: int | None, wanted: Sequence[str] | None) -> list[int]:
     if wanted is not None:
         return [_place(table, name, "options") for name in wanted]
     places = [place for place in range(len(table.header)) if place != voter]
+    if len(places) == 1:
+        raise BallotError("column", f"must be given, with the `options`, {_LISTED}")
     for place in places:
         if not table.header[place]:
             raise InputError(
                 f"line 1: column {place + 1} has no name; or name the `options` among the columns"
             )
     says = YesNo()
-    if all(says[table.header[place]] != ODD for place in places[1:] or places):
+    if all(says[table.header[place]] != ODD for place in places[1:]):
         raise InputError(
-            f"line 1: must be a header with the options' names, not a ballot; {_EXPECTED}"
+            "line 1: must be a header with the options' names, not a ballot, e.g. voter,Ada,Bo "
+            "above ann,1,0; the `voter` may be left out"
         )
     return places
 
 
-def _column(table: CSVFile, voter: int | None, form: str, named: str | None) -> int:
-    if named is not None:
-        return _place(table, named, "column")
-    found = _find(table, _LISTS if form == "list" else _ONE)
-    others = [place for place in range(len(table.header)) if place != voter]
-    if found is None and len(others) == 1:
-        found = others[0]
-    if found is None:
-        said, sealed = columns_in_words(table.header)
-        raise BallotError(
-            "column", f"must name the column with the options; the header has {said}", sealed=sealed
-        )
-    return found
-
-
-def _wide(table: CSVFile, voter: int | None, places: list[int], rule: BallotRule) -> Iterator[Row]:
+def _marked(
+    table: Sheet, voter: int | None, places: list[int], rule: BallotRule
+) -> Iterator[Block]:
+    """Yield ballots with a column an option: yes or no, or points."""
     says = YesNo()
-    for lines_, columns in table.blocks():
-        marks = np.empty((len(lines_), len(places)), np.int16)
+    for rows, columns in table.blocks():
+        marks = np.empty((len(rows), len(places)), np.int16)
         for at, place in enumerate(places):
-            cells_ = columns[place]
             marks[:, at] = (
-                says.read(cells_)
+                says.read(columns[place])
                 if rule.each == 1
-                else [_WHOLE.get(cell.strip(), ODD) for cell in cells_]
+                else [_WHOLE.get(name_of(cell), ODD) for cell in columns[place]]
             )
         odd = np.argwhere(marks == ODD)
         if len(odd):
             row, at = odd[0]
-            raise _odd_mark(columns[places[at]][row], lines_[row], rule)
-        votes = np.maximum(marks, 0).astype(np.uint8)  # a gap is a no
-        for line, name, ballot in zip(lines_, _voters(columns, voter, lines_), votes, strict=True):
-            yield Row(line, name, 1, ballot.tobytes())
-
-
-def _odd_mark(cell: str, line: int, rule: BallotRule) -> BallotError:
-    what = "yes or no (1/0, x, true/false)" if rule.each == 1 else "whole points"
-    hint = "name the `options` if some columns are none, or the column of the `voter`"
-    if any(mark in cell for mark in _SEPARATORS):
-        hint = (
-            "if it lists what a ballot approves, as forms export it, give `form=list`, the "
-            "`column` and the `options`"
-        )
-    return BallotError(
-        f"line {line}: a cell is not {what}; {hint}", sealed=f"the cell is {shown(cell)}"
-    )
+            what = "yes or no (1/0, x, true/false)" if rule.each == 1 else "whole points"
+            raise BallotError(
+                f"{table.unit} {rows[row]}: a cell is not {what}; name the `options` if some "
+                f"columns are none, the column of the `voter`, or the `column` {_LISTED}",
+                sealed=f"the cell is {shown(columns[places[at]][row])}",
+            )
+        votes = np.maximum(marks, 0)  # a gap is a no
+        yield Block(rows, _voters(table, columns, voter, rows), np.ones(len(rows), np.int64), votes)
 
 
 def _voters(
-    columns: Sequence[Sequence[str]], voter: int | None, lines_: Sequence[int]
+    table: Sheet, columns: Sequence[Sequence[Any]], voter: int | None, rows: Sequence[int]
 ) -> Sequence[str | None]:
     if voter is None:
-        return [None] * len(lines_)
-    names = [cell.strip() for cell in columns[voter]]
+        return [None] * len(rows)
+    names = [name_of(cell) for cell in columns[voter]]
     if "" in names:
-        raise BallotError(f"line {lines_[names.index('')]}: the voter has no name")
+        raise BallotError(f"{table.unit} {rows[names.index('')]}: the voter has no name")
     return names
 
 
-def _list(
-    table: CSVFile, voter: int | None, column: int, split: Callable[[str, int], list[int]]
-) -> Iterator[Row]:
-    for lines_, columns in table.blocks():
-        names = _voters(columns, voter, lines_)
-        for line, name, cell in zip(lines_, names, columns[column], strict=True):
-            yield Row(line, name, 1, [(option, 1) for option in split(cell, line)])
-
-
-def _splitter(separator: str | None, at: dict[str, int]) -> Callable[[str, int], list[int]]:
-    """Return how a cell becomes options: by the separator, or by any that leaves only options."""
-
-    def parts(cell: str, mark: str) -> list[int] | None:
-        names = [name.strip() for name in cell.split(mark)]
-        found = [at.get(name, -1) for name in names if name]
-        return None if -1 in found else found
-
-    def split(cell: str, line: int) -> list[int]:
-        if not cell.strip():
-            return []
-        if separator is None and cell.strip() in at:
-            return [at[cell.strip()]]
-        for mark in _SEPARATORS if separator is None else (separator,):
-            found = parts(cell, mark)
-            if found is not None:
-                return found
-        raise BallotError(
-            f"line {line}: the ballot names something that is not among the `options`",
-            sealed=f"the cell is {cell!r}",
-        )
-
-    return split
-
-
-def _long(
-    table: CSVFile,
-    voter: int,
-    column: int,
-    at: dict[str, int],
-    rule: BallotRule,
-    voters: int,
-) -> Iterator[Row]:
-    """Gather the rows of each voter; a row without an option is an empty ballot."""
-    points = _find(table, _POINTS)
-    first: dict[str | None, int] = {}
-    ballots: dict[str | None, dict[int, int]] = {}
-    for lines_, columns in table.blocks():
-        names = _voters(columns, voter, lines_)
-        worth = ["1"] * len(lines_) if points is None else columns[points]
-        for line, name, cell, value in zip(lines_, names, columns[column], worth, strict=True):
-            first.setdefault(name, line)
-            ballot, option = ballots.setdefault(name, {}), cell.strip()
-            if not option:
-                continue
-            if option not in at:
+def _lists(table: Sheet, voter: int | None, column: int, options: list[str]) -> Iterator[Row]:
+    """Yield ballots whose options one column lists."""
+    at = {name: place for place, name in enumerate(options)}
+    for rows, columns in table.blocks():
+        names = _voters(table, columns, voter, rows)
+        for row, name, cell in zip(rows, names, columns[column], strict=True):
+            listed = _listed(name_of(cell), at)
+            if listed is None:
                 raise BallotError(
-                    f"line {line}: the option is not among the `options`",
-                    sealed=f"it is {option!r}",
+                    f"{table.unit} {row}: the ballot names something that is not among the "
+                    "`options`",
+                    sealed=f"the cell is {cell!r}",
                 )
-            if at[option] in ballot:
-                raise BallotError(f"line {line}: the voter names an option twice")
-            number = integer(value, f"line {line}: points")
-            ballot[at[option]] = number if rule.each > 1 else min(number, 1)
-    silent = voters - len(ballots)
-    if silent < 0:
-        raise BallotError("voters", f"must be at least those that are named ({len(ballots)})")
-    for name, ballot in ballots.items():
-        yield Row(first[name], name, 1, list(ballot.items()))
-    if silent:
-        yield Row(0, None, silent, [])
+            yield Row(row, name, 1, [(option, 1) for option in listed])
+
+
+def _listed(cell: str, at: dict[str, int]) -> list[int] | None:
+    """Return the options of a list, by whichever separator leaves only options; None without."""
+    if not cell or cell in at:
+        return [at[cell]] if cell else []
+    for mark in _SEPARATORS:
+        found = [at.get(part.strip(), -1) for part in cell.split(mark) if part.strip()]
+        if -1 not in found:
+            return found
+    return None
 
 
 # -- PrefLib ---------------------------------------------------------------------------------------
@@ -408,10 +274,10 @@ def read_preflib(
         raise InputError("each", "must be 1: PrefLib's ballots have no points", rule.each)
     if rule.most is None and kind in ("soc", "soi"):
         rule = replace(rule, most=min(places, len(names)))  # by the reading, on any ballot
-    rows = partial(_preflib_rows, path, encoding, len(names), places)
+    rows = _preflib_rows(path, encoding, len(names), places)
     found = counted(
         names,
-        rows,
+        gathered(rows, len(names)),
         rule,
         meta=meta,
         notes=(
@@ -503,13 +369,13 @@ def read_pabulib(
     known = {project: place for place, project in enumerate(file.projects)}
     places = rule.most if kind == "ordinal" else None
 
-    def rows() -> Iterator[Row]:
-        for line, record in file.section("VOTES"):
-            yield _pabulib_ballot(line, record, known, rule, places, kind)
-
+    rows = (
+        _pabulib_ballot(line, record, known, rule, places, kind)
+        for line, record in file.section("VOTES")
+    )
     found = counted(
         file.names,
-        rows,
+        gathered(rows, len(known)),
         rule,
         meta=file.meta,
         costs=file.costs,

@@ -6,13 +6,12 @@ from .page import (
     Command,
     Facts,
     Figure,
-    Remark,
     Section,
     TableBlock,
     render_page,
     write_page,
 )
-from .plots import answered_by_guarantee
+from .plots import bars
 from .tables import Column, table
 
 __all__ = [
@@ -21,10 +20,9 @@ __all__ = [
     "Command",
     "Facts",
     "Figure",
-    "Remark",
     "Section",
     "TableBlock",
-    "answered_by_guarantee",
+    "bars",
     "render_page",
     "table",
     "write_page",

@@ -30,7 +30,7 @@ from privote.learning.tables import TableEncoder
 from privote.release import Release
 
 from .page import Block, Command, Section, TableBlock, drawn, write_page
-from .plots import answered_by_guarantee, by_parameter
+from .plots import bars
 from .tables import FIGURES_MEAN, Column, plain
 
 EPSILONS, DELTA = (8.0, 2.0), 1e-5
@@ -57,7 +57,6 @@ LABELS_MEAN = (
     "comparison, which only the owner of the votes can make. True compares with the true labels: "
     "the teachers miss more than half of these even without noise."
 )
-_SUMMARY = "summary.json"
 _NEXT = """\
 # the private model, from CSV files, with a page and a statement to sign
 privote train {folder}/private.csv --labels {labels} \\
@@ -82,15 +81,6 @@ def check_sizes(records: int, queries: int) -> None:
     whole("queries", queries, 50, 1000)
 
 
-def is_demo(folder: Path) -> bool:
-    """Return True if a demo made what is there."""
-    try:
-        summary = json.loads((folder / _SUMMARY).read_text(encoding="utf-8"))
-        return str(summary["command"]).startswith("privote demo ")
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-
-
 def run_demo(
     folder: Path, *, records: int, queries: int, seed: int | None, telling: Telling
 ) -> dict[str, Any]:
@@ -104,7 +94,6 @@ def run_demo(
         for name in ("private", "public", "test"):
             write_table(folder / f"{name}.csv", getattr(sides, name))
     labels: Rows = []
-    calibration = {}
     with (
         telling(f"2/3  labelling {queries:,} reports and as many pictures from real votes"),
         warnings.catch_warnings(),
@@ -115,9 +104,6 @@ def run_demo(
             for epsilon in EPSILONS:
                 release = label(real.votes[:queries], epsilon=epsilon, delta=DELTA, seed=seed)
                 labels.append({"votes on": name, **_judged(release, real)})
-                calibration[f"{name}, ε = {rounded_up(epsilon)}"] = _calibration(release, real)
-                if name == "pictures" and epsilon == EPSILONS[0]:
-                    examples = _examples(release, real)
         _write_votes(folder / "pictures.npz", real, queries)
     with telling("3/3  writing the report"):
         write_page(
@@ -127,10 +113,7 @@ def run_demo(
             "data here are public, so both can be compared with the truth.",
             sections=[
                 Section(heading="A model of a table", blocks=_model_blocks(models, reasons)),
-                Section(
-                    heading="Labels from real votes",
-                    blocks=_label_blocks(labels, calibration, examples),
-                ),
+                Section(heading="Labels from real votes", blocks=_label_blocks(labels)),
                 Section(heading="How to make it again", blocks=[Command(text=command)]),
             ],
             notices=["Simulated: a seed was given, so this protects nobody."] * (seed is not None),
@@ -146,7 +129,7 @@ def run_demo(
                 "next": _NEXT.format(folder=place, labels=",".join(sides.private.label_names)),
             }
         )
-        (folder / _SUMMARY).write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+        (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     return summary
 
 
@@ -176,14 +159,11 @@ def _train(sides: Split, seed: int | None) -> tuple[Rows, tuple[str, ...]]:
     return rows, model.reasons_
 
 
-def _majority(release: Release, real: TeacherVotes) -> Any:
-    return 2 * real.votes[: release.answered].sum(axis=1) > release.voters
-
-
 def _judged(release: Release, real: TeacherVotes) -> dict[str, Any]:
     """Return what a release says about its labels, and what they are like."""
     quality: dict[str, Any] = {"expected": release.quality or {}}
-    wanted = {"actual": _majority(release, real), "true": real.truth[: release.answered]}
+    majority = 2 * real.votes[: release.answered].sum(axis=1) > release.voters
+    wanted = {"actual": majority, "true": real.truth[: release.answered]}
     for kind, cells in wanted.items():
         figures = metrics.multilabel(cells, release.probabilities, release.labels)
         quality[kind] = {"precision": figures["OP"], "recall": figures["OR"]}
@@ -193,29 +173,6 @@ def _judged(release: Release, real: TeacherVotes) -> dict[str, Any]:
         for kind, figures in quality.items()
         for figure in ("precision", "recall")
     }
-
-
-def _calibration(release: Release, real: TeacherVotes) -> dict[float, float]:
-    """Return how many cells of about the same probability the majority wants: a share each."""
-    chances, wanted = release.probabilities, _majority(release, real)
-    assert chances is not None
-    tenths = np.minimum((10 * chances).astype(int), 9)
-    every = [tenths == tenth for tenth in range(10)]
-    enough = [cells for cells in every if cells.sum() >= 10]
-    return {float(chances[cells].mean()): float(wanted[cells].mean()) for cells in enough}
-
-
-def _examples(release: Release, real: TeacherVotes) -> Rows:
-    """Return the first pictures of which most teachers want a label."""
-    kinds = {"released": release.labels == 1, "most teachers": _majority(release, real)}
-    shown = np.flatnonzero(kinds["most teachers"].any(axis=1))[:12]
-    names, pictures = np.asarray(real.label_names), np.asarray(real.query_names)
-    return [
-        {"picture": pictures[place]}
-        | {kind: ", ".join(names[cells[place]]) or "none" for kind, cells in kinds.items()}
-        | {"truth": ", ".join(names[real.truth[place]]) or "none"}
-        for place in shown
-    ]
 
 
 def _write_votes(path: Path, real: TeacherVotes, queries: int) -> None:
@@ -234,27 +191,24 @@ def _model_blocks(models: Rows, reasons: tuple[str, ...]) -> list[Block]:
         TableBlock(caption=caption, rows=models, columns=MODELS),
         drawn(
             "How well each model ranks the test rows.",
-            lambda: answered_by_guarantee(areas, title="What privacy costs the model", axis=axis),
+            lambda: bars(areas, title="What privacy costs the model", axis=axis),
         ),
         MODELS_MEAN,
         *reasons,
     ]
 
 
-def _label_blocks(labels: Rows, calibration: dict[str, Any], examples: Rows) -> list[Block]:
+def _label_blocks(labels: Rows) -> list[Block]:
+    figures = {
+        f"{row['votes on']}, ε = {rounded_up(row['epsilon'])}": row["actual precision"]
+        for row in labels
+    }
     caption = f"{len(labels)} releases; precision and recall over all labels; delta {DELTA:g}."
     return [
         TableBlock(caption=caption, rows=labels, columns=LABELS),
         drawn(
-            "Of all cells (query, label) for which a release states such a probability, how many "
-            "the majority of the teachers wants. On the straight line the statement is exact.",
-            lambda: by_parameter(
-                {**calibration, "exact": {0.0: 0.0, 1.0: 1.0}},
-                title="Stated probabilities, and what the teachers wanted",
-                parameter="stated probability that most teachers want the label",
-                quantity="share that they wanted",
-            ),
+            "How many of the released ones the majority of the teachers wants.",
+            lambda: bars(figures, title="What noise leaves of the votes", axis="actual precision"),
         ),
         LABELS_MEAN,
-        TableBlock(caption=f"Pictures at epsilon {rounded_up(EPSILONS[0])}.", rows=examples),
     ]

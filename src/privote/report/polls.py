@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 
 from privote.accounting.renyi import rounded_up
@@ -14,16 +13,13 @@ from privote.polls import PollResult, Share
 from privote.polls.poll import SIMULATED, UNCOUNTED
 from privote.release import OWNER_ONLY
 
-from .page import Facts, Figure, Section, TableBlock, render_page
-from .plots import PALETTE
+from .page import Bar, Facts, Section, TableBlock, render_page
 
 Plans = Mapping[str, Sequence[PollPlan]]  # for winners alone, or with shares: one an epsilon
 
-_SHOWN = 25  # bars that fit on the sheet
+_SHOWN = 25  # rows that fit on the sheet
 _LISTED = 6  # winners in a table; more are one paragraph
-_ROW, _LEFT, _WIDE, _RIGHT = 22, 250, 290, 160  # of the drawing, in pixels
-_LETTERS = 38
-_SIGNS = {"above": "▲", "below": "▼", "too close": "?"}  # beside the bar of a quota
+_CALLS = {"above": "above", "below": "not above", "too close": "too close to call"}
 
 
 def poll_page(result: PollResult) -> str:
@@ -150,74 +146,44 @@ def _facts(result: PollResult) -> Facts:
             "voters": result.voters,
             "options": len(result.options),
             "winners": len(result.winners),
-            "epsilon": rounded_up(result.epsilon, 4),
-            "delta": rounded_up(result.delta),
+            "epsilon, delta": f"{rounded_up(result.epsilon, 4)}, {rounded_up(result.delta)}",
         }
     )
 
 
-def _shares(result: PollResult, shares: Sequence[Share]) -> list[str | Figure]:
-    sure = f"{100 * result.plan.confidence:g} %"
-    unit = "of the voters" if result.plan.size.each == 1 else "points a voter"
+def _shares(result: PollResult, shares: Sequence[Share]) -> list[str | TableBlock]:
+    sure, each = f"{100 * result.plan.confidence:g} %", result.plan.size.each
     close = sum(not call.decided for call in result.calls)
-    blocks: list[str | Figure] = [
-        Figure(
-            caption=f"Shares, {unit}. Lines are intervals: with {sure} all of them hold at once. "
-            "Between two neighbours stands whether their order is decided at this epsilon.",
-            svg=share_bars(result, shares[:_SHOWN]),
+    calls = ["decided" if call.decided else "too close to call" for call in result.calls]
+    rows = [
+        {
+            "option": share.option,
+            "": Bar(share.share / each, share.low / each, share.high / each),
+            "share": _share(share.share, each),
+            "from": _share(share.low, each),
+            "to": _share(share.high, each),
+            **({} if share.call is None else {"the quota": _CALLS[share.call]}),
+            "ahead of the next": call,
+        }
+        for share, call in zip(shares, [*calls, None], strict=True)
+    ]
+    unit = "of the voters" if each == 1 else "in points a voter"
+    blocks: list[str | TableBlock] = [
+        TableBlock(
+            caption=f"Shares, {unit}. Lines are intervals: with {sure} all of them hold at once.",
+            rows=rows[:_SHOWN],
         ),
         f"Of {len(result.calls)} neighbours in rank {len(result.calls) - close} are decided and "
         f"{close} too close to call at this epsilon: released counts must be more than "
         f"{result.apart:,} apart ({sure}, for all pairs at once).",
     ]
-    if shares[0].call is not None:
-        blocks.append(
-            f"▲ above the quota, ▼ not above it, ? too close to call, by the intervals ({sure})."
-        )
     if len(shares) > _SHOWN:
         blocks.append(f"{len(shares) - _SHOWN} more options are in the file beside this page.")
     return blocks
 
 
-def share_bars(result: PollResult, shares: Sequence[Share]) -> str:
-    """Return bars with intervals as a drawing of plain shapes."""
-    full = max(max(share.high for share in shares), 1e-9)
-    height = _ROW * len(shares) + 8
-    won, parts = set(result.winners), []
-    for place, share in enumerate(shares):
-        top = _ROW * place + 4
-        low, at, high = (
-            _LEFT + _WIDE * value / full for value in (share.low, share.share, share.high)
-        )
-        middle = top + _ROW / 2 - 2
-        name = share.option if len(share.option) <= _LETTERS else share.option[:_LETTERS] + "…"
-        weight = "bold" if share.option in won else "normal"
-        said = f"{100 * share.share:.1f} %" if result.plan.size.each == 1 else f"{share.share:.2f}"
-        said += "" if share.call is None else f" {_SIGNS[share.call]}"
-        if place < min(len(result.calls), len(shares) - 1):
-            call = "decided" if result.calls[place].decided else "too close to call"
-            parts.append(
-                f'<text x="{_LEFT + _WIDE + 75}" y="{middle + _ROW / 2 + 3:.1f}" font-size="9" '
-                f'fill="currentColor" fill-opacity="0.7">{call}</text>'
-            )
-        parts += [
-            f'<text x="{_LEFT - 8}" y="{middle + 4:.1f}" text-anchor="end" font-size="12" '
-            f'font-weight="{weight}" fill="currentColor">{escape(name)}</text>',
-            f'<rect x="{_LEFT}" y="{top}" width="{at - _LEFT:.1f}" height="{_ROW - 8}" '
-            f'fill="{PALETTE[0]}" fill-opacity="{0.75 if share.option in won else 0.35}"/>',
-            f'<path d="M{low:.1f} {middle}H{high:.1f}M{low:.1f} {middle - 4}v8M{high:.1f} '
-            f'{middle - 4}v8" stroke="currentColor" stroke-width="1.4" fill="none"/>',
-            f'<text x="{_LEFT + _WIDE + 10}" y="{middle + 4:.1f}" font-size="12" '
-            f'fill="currentColor">{escape(said)}</text>',
-        ]
-    alt = "; ".join(
-        f"{share.option}: {share.share:.3f}, from {share.low:.3f} to {share.high:.3f}"
-        for share in shares
-    )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_LEFT + _WIDE + _RIGHT} {height}" '
-        f'role="img" aria-label="{escape(alt, quote=True)}">{"".join(parts)}</svg>'
-    )
+def _share(share: float, each: int) -> str:
+    return f"{100 * share:.1f} %" if each == 1 else f"{share:.2f}"
 
 
 def plan_rows(asked: Sequence[float], plans: Plans) -> list[dict[str, str]]:

@@ -440,7 +440,6 @@ def _judged(judgement: Judgement) -> Section:
                     quantity="share that was true",
                     sealed=private,
                 ),
-                sealed=private,
             ),
         ],
     )

@@ -179,7 +179,7 @@ def test_as_good_as_the_loop_on_real_data(shared_data: Path) -> None:
     from privote.datasets import mulan
     from privote.metrics import multilabel
 
-    data = mulan(shared_data / "mulan_emotions.arff", sparse=False)
+    data = mulan(shared_data / "mulan_emotions.arff")
     X, Y = data.X[:400], data.Y[:400]
     part = partition(400, 4, key=0)
     ours = train(LinearTeachers(standardize=True), X, Y, part, 4)

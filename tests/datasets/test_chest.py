@@ -1,0 +1,290 @@
+"""Chest X-rays in their owners' tables: views, patients, parts, and what is not certain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.refusals import refused
+
+from privote.datasets import PAPER_LABELS, chexpert, mimic, nih, padchest
+from privote.errors import InputError
+
+Write = Callable[..., Path]
+Picture = Callable[..., Path]
+READERS: dict[str, Callable[..., Any]] = {
+    "chexpert": chexpert, "mimic": mimic, "padchest": padchest, "nih": nih,
+}  # fmt: skip
+LABELLER = (
+    "No Finding,Enlarged Cardiomediastinum,Cardiomegaly,Lung Opacity,Lung Lesion,Edema,"
+    "Consolidation,Pneumonia,Atelectasis,Pneumothorax,Pleural Effusion,Pleural Other,Fracture,"
+    "Support Devices"
+)
+STUDY = "CheXpert-v1.0-small/train/patient"
+CHEXPERT = (
+    f"Path,Sex,Age,Frontal/Lateral,AP/PA,{LABELLER}",
+    f"{STUDY}00001/study1/view1_frontal.jpg,Female,68,Frontal,AP,1.0,,,,,,,,,0.0,,,,1.0",
+    f"{STUDY}00002/study2/view1_frontal.jpg,Male,87,Frontal,PA,,,-1.0,1.0,,-1.0,,,-1.0,,1.0,,0.0,",
+    f"{STUDY}00002/study1/view2_lateral.jpg,Male,83,Lateral,,,,,1.0,,,,,,,,,,",
+    f"{STUDY}00003/study1/view1_frontal.jpg,Male,40,Frontal,LL,,,1.0,,,,,,,,,,,",
+)
+MIMIC = {
+    "chexpert": (
+        f"subject_id,study_id,{LABELLER}",
+        "10000032,50414267,1.0,,,,,,,,,,,,,",
+        "10000032,53189527,,,-1.0,,,1.0,,,,,0.0,,,",
+        "11000764,57375967,,,,,,,,,1.0,,,,,1.0",
+    ),
+    "metadata": (
+        "dicom_id,subject_id,study_id,PerformedProcedureStepDescription,ViewPosition",
+        '02aa804e-a,10000032,50414267,"CHEST (PA AND LAT)",PA',
+        '174413ec-b,10000032,50414267,"CHEST (PA, LAT)",LATERAL',
+        '2a2277a9-c,10000032,53189527,"CHEST (PA AND LAT)",AP',
+        "096052b7-d,11000764,57375967,CHEST,AP",
+        "e084de3b-e,11000764,99999999,CHEST,AP",  # a study without labels
+    ),
+    "split": (
+        "dicom_id,study_id,subject_id,split",
+        *(f"{d},5,1,train" for d in ("02aa804e-a", "174413ec-b", "2a2277a9-c")),
+        *(f"{d},5,1,test" for d in ("096052b7-d", "e084de3b-e")),
+    ),
+}
+PADCHEST = (
+    ",ImageID,ImageDir,PatientID,Projection,Report,MethodLabel,Labels",
+    "0,a.png,0,p1,PA,sin hallazg .,Physician,['normal']",
+    "1,b.png,0,p2,AP,\"uno, dos\",RNN_model,\"['pleural effusion', ' alveolar pattern', '']\"",
+    "2,c.png,1,p2,L,.,Physician,['pneumonia']",
+    "3,d.png,1,p3,PA,.,RNN_model,\"['air bronchogram', ' unchanged']\"",
+    "4,e.png,1,p4,PA,.,RNN_model,nan",
+    "5,f.png,1,p5,PA,.,Physician,\"['apical pleural thickening', 'pseudonodule']\"",
+    "6,g.png,1,p6,AP_horizontal,.,Physician,['cardiomegaly']",
+)
+NIH = (
+    "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"
+    "OriginalImage[Width,Height],OriginalImagePixelSpacing[x,y]",
+    "1_000.png,Cardiomegaly|Emphysema,0,1,57,M,PA,2682,2749,0.143,0.143",
+    "1_001.png,No Finding,1,1,58,M,AP,2682,2749,0.143,0.143",
+    "2_000.png,Pleural_Thickening,0,2,80,M,PA,2682,2749,0.143,0.143",
+)
+
+
+@pytest.fixture
+def places(write: Write, tmp_path: Path) -> dict[str, Path]:
+    """Write the tables of all four."""
+    write("chexpert/train.csv", *CHEXPERT)
+    for kind, lines in MIMIC.items():
+        write(f"mimic/mimic-cxr-2.0.0-{kind}.csv.gz", *lines)
+    write("padchest/PADCHEST_chest_x_ray_images_labels_160K_01.02.19.csv.gz", *PADCHEST)
+    write("nih/Data_Entry_2017_v2020.csv", *NIH)
+    write("nih/test_list.txt", "2_000.png")
+    return {name: tmp_path / name for name in READERS}
+
+
+def present(data: Any) -> dict[str, list[str]]:
+    """Return which labels each record has."""
+    names = np.array(data.label_names)
+    return {str(i): names[row == 1].tolist() for i, row in zip(data.ids, data.Y, strict=True)}
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "ids", "groups", "views"),
+    [
+        ("chexpert", 11, ["train/patient00001/study1/view1_frontal.jpg",
+                          "train/patient00002/study2/view1_frontal.jpg"],
+         ["patient00001", "patient00002"], ["AP", "PA"]),
+        ("mimic", 11, ["02aa804e-a", "2a2277a9-c", "096052b7-d"],
+         ["10000032", "10000032", "11000764"], ["PA", "AP", "AP"]),
+        ("padchest", 15, ["a.png", "b.png", "d.png", "f.png"], ["p1", "p2", "p3", "p5"],
+         ["PA", "AP", "PA", "PA"]),
+        ("nih", 14, ["1_000.png", "1_001.png", "2_000.png"], ["1", "1", "2"], ["PA", "AP", "PA"]),
+    ],
+)  # fmt: skip
+def test_frontal_views_of_patients(places, name: str, labels: int, ids, groups, views) -> None:
+    data = READERS[name](places[name], images=False)
+    assert data.label_names == PAPER_LABELS[name]
+    assert len(data.label_names) == labels
+    assert data.ids.tolist() == ids
+    assert data.groups.tolist() == groups
+    assert data.columns["view"].tolist() == views
+    assert data.X is None
+    assert data.name.startswith(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "views", "records"),
+    [("chexpert", ["L"], 1), ("mimic", ["LATERAL"], 1), ("padchest", ["L"], 1), ("nih", ["PA"], 2)],
+)
+def test_views(places, name: str, views: list[str], records: int) -> None:
+    assert len(READERS[name](places[name], views=views, images=False)) == records
+    every = {"chexpert": 4, "mimic": 4, "padchest": 6, "nih": 3}
+    assert len(READERS[name](places[name], views=None, images=False)) == every[name]
+    with pytest.raises(InputError, match=r"'XX'.*PA"):
+        READERS[name](places[name], views=("XX",), images=False)
+    with refused("views"):
+        READERS[name](places[name], views="PA", images=False)
+
+
+def column(data: Any, name: str) -> list[int]:
+    found: list[int] = data.Y[:, data.label_names.index(name)].tolist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("more", "Edema", "Lesion"),
+    [
+        ({}, [0, -1], [0, -1]),
+        ({"uncertain": "positive"}, [0, 1], [0, -1]),
+        ({"uncertain": "negative", "blank": "negative"}, [0, 0], [0, 0]),
+    ],
+)
+def test_blank_and_uncertain_are_missing_unless_told(places, more, Edema, Lesion) -> None:
+    data = chexpert(places["chexpert"], **more, images=False)
+    assert column(data, "Edema") == Edema
+    assert column(data, "Lung Lesion") == Lesion
+    assert column(data, "Effusion") == [0, 1]
+    # The first patient has no finding but a device, and no more is known of the second's.
+    every = chexpert(places["chexpert"], labels="all", **more, images=False)
+    assert len(every.label_names) == 14
+    assert [column(every, name)[0] for name in ("No Finding", "Fracture", "Support Devices")] == [
+        1,
+        0,
+        1,
+    ]
+    for name in more or ("uncertain", "blank"):
+        with refused(name, value="maybe"):
+            chexpert(places["chexpert"], **{name: "maybe"})
+
+
+def test_images_of_mimic_carry_the_labels_of_their_study(places) -> None:
+    data = mimic(places["mimic"], images=False)
+    assert data.columns["study"].tolist() == ["50414267", "53189527", "57375967"]
+    wanted = {"Edema": [0, 1, -1], "Effusion": [0, 0, -1], "Cardiomegaly": [0, -1, -1]}
+    wanted["Atelectasis"] = [0, -1, 1]
+    assert {name: column(data, name) for name in wanted} == wanted
+
+
+def test_findings_become_the_labels_of_the_paper(places) -> None:
+    data = padchest(places["padchest"], images=False)
+    assert present(data) == {
+        "a.png": [],
+        "b.png": ["Effusion", "Infiltration"],
+        "d.png": ["Consolidation", "Infiltration"],
+        "f.png": ["Nodule", "Pleural_Thickening"],
+    }
+    assert (data.Y >= 0).all()
+    people = data.take(data.columns["method"] == "Physician")
+    assert people.ids.tolist() == ["a.png", "f.png"]
+    assert present(nih(places["nih"], images=False)) == {
+        "1_000.png": ["Cardiomegaly", "Emphysema"],
+        "1_001.png": [],
+        "2_000.png": ["Pleural_Thickening"],
+    }
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_chosen_labels_keep_their_order(places, name: str) -> None:
+    chosen = [PAPER_LABELS[name][4], PAPER_LABELS[name][0]]
+    data = READERS[name](places[name], labels=chosen, images=False)
+    whole = READERS[name](places[name], images=False)
+    assert data.label_names == tuple(chosen)
+    np.testing.assert_array_equal(data.Y, whole.Y[:, [4, 0]])
+    for bad in (["Wings"], [], "paper labels"):
+        with refused("labels"):
+            READERS[name](places[name], labels=bad)
+
+
+def test_the_owners_parts(places, write: Write) -> None:
+    assert mimic(places["mimic"], "train", images=False).ids.tolist() == [
+        "02aa804e-a",
+        "2a2277a9-c",
+    ]
+    assert mimic(places["mimic"], "test", images=False).ids.tolist() == ["096052b7-d"]
+    assert nih(places["nih"], "test", images=False).ids.tolist() == ["2_000.png"]
+    packed = write("anywhere/valid.csv.gz", *CHEXPERT)
+    assert len(chexpert(packed, images=False)) == 2
+    for name in ("chexpert", "mimic", "nih"):
+        with refused("part", value="mine"):
+            READERS[name](places[name], "mine")
+
+
+LAYOUTS = {
+    "chexpert": ("chexpert", [row.partition("/")[2].partition(",")[0] for row in CHEXPERT[1:3]]),
+    "mimic": ("mimic", ["files/p10/p10000032/s50414267/02aa804e-a.jpg",
+                        "files/p10/p10000032/s53189527/2a2277a9-c.jpg",
+                        "files/p11/p11000764/s57375967/096052b7-d.jpg"]),
+    "padchest in folders": ("padchest", ["0/a.png", "0/b.png", "1/d.png", "1/f.png"]),
+    "padchest flat": ("padchest", ["a.png", "b.png", "d.png", "f.png"]),
+    "nih in one folder": ("nih", ["images/1_000.png", "images/1_001.png", "images/2_000.png"]),
+    "nih in several": ("nih", ["images_001/images/1_000.png", "images_001/images/1_001.png",
+                               "images_002/images/2_000.png"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_each_path_leads_to_its_own_picture(places, picture: Picture, layout: str) -> None:
+    name, files = LAYOUTS[layout]
+    bits = 16 if name == "padchest" else 8
+    for place, file in enumerate(files):
+        picture(f"{name}/{file}", (50 << (bits - 8)) * place, bits=bits)
+    X = READERS[name](places[name], size=4).X
+    assert X.shape == (len(files), 1, 4, 4)
+    levels = X[:].mean(axis=(1, 2, 3)) * (2**bits - 1) / (50 << (bits - 8))
+    np.testing.assert_allclose(levels, range(len(files)), atol=0.05)
+    (places[name] / files[0]).unlink()
+    with pytest.raises(InputError, match=f"{Path(files[0]).name}.*http"):
+        READERS[name](places[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "message"),
+    [
+        ("chexpert", "valid", r"valid\.csv"),
+        ("mimic", "validate", r"split\.csv\.gz"),
+        ("nih", "train_val", r"train_val_list\.txt"),
+        ("nih", None, "images"),
+    ],
+)
+def test_what_is_missing_is_named_with_its_owner(places, name: str, part, message: str) -> None:
+    if name == "mimic":
+        (places["mimic"] / "mimic-cxr-2.0.0-split.csv.gz").unlink()
+        assert len(mimic(places["mimic"], images=False)) == 3  # needed for a part only
+    with pytest.raises(InputError, match=f"{message}.*http"):
+        READERS[name](places[name], part)
+    with pytest.raises(InputError, match=r"nowhere.*http"):
+        READERS[name](places[name] / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("reader", "lines", "message"),
+    [
+        (chexpert, (CHEXPERT[0], CHEXPERT[1].replace("0.0", "2.0")), "Pneumothorax"),
+        (chexpert, (CHEXPERT[0], "one,two"), "line 2: "),
+        (chexpert, (CHEXPERT[0], CHEXPERT[1].replace("patient", "person")), "release/part/patient"),
+        (chexpert, ("Path,Sex,Age,Frontal/Lateral", "a,b,c,d"), "'AP/PA'"),
+        (padchest, (PADCHEST[0].removesuffix(",Labels"), "0,a,0,p,PA,.,Physician"), "'Labels'"),
+        *((padchest, (PADCHEST[0], f"0,a.png,0,p,PA,.,Physician,{cell}"), "Labels")
+          for cell in ("[normal", "__import__('os')", "5")),
+        (nih, (NIH[0], NIH[1].replace("Emphysema", "Wings")), "14"),
+    ],
+)  # fmt: skip
+def test_odd_rows_and_broken_archives_are_named(write: Write, reader, lines, message) -> None:
+    with pytest.raises(InputError, match=message):
+        reader(write("odd.csv", *lines), images=False)
+    file = write("odd.csv.gz", *lines)
+    for content in (file.read_bytes()[:80], b"plain text"):
+        file.write_bytes(content)
+        with pytest.raises(InputError, match=r"odd\.csv\.gz"):
+            reader(file, images=False)
+
+
+def test_the_real_list(shared_data: Path) -> None:
+    data = nih(shared_data, images=False)
+    assert len(data) == 112_120
+    # Counts of the owners' paper and page for the 2017 release.
+    counts = dict(zip(data.label_names, data.Y.sum(axis=0, dtype=int).tolist(), strict=True))
+    assert (counts["Infiltration"], counts["Hernia"]) == (19_894, 227)
+    assert (data.Y.sum(axis=1) == 0).sum() == 60_361
+    assert len(set(data.groups.tolist())) == 30_805
