@@ -44,7 +44,6 @@ def label(
     probabilities: Path | None = None,
     statement: Path | None = None,
     report: Path | None = None,
-    empty_chunks: str | None = None,
     force: bool = False,
     resume: bool = False,
     show_sealed: bool = False,
@@ -166,7 +165,7 @@ def label(
         return made
 
     with working(f"reading {name_of(votes)}"):
-        how = (votes, mech, options.parse_threshold(threshold), empty_chunks)
+        how = (votes, mech, options.parse_threshold(threshold))
         ballots = _read(*how, resume=resume)
         guess, known = None, getattr(ballots, "query_names", None)
         if ballots is not None:

@@ -66,9 +66,6 @@ class Shared:
         also at a URL such as s3://bucket/votes.zarr.
     threshold : P[,P...]
         The file holds probabilities: a yes is one at or above P; or one P per label.
-    empty_chunks : no
-        Missing chunks of a Zarr array are votes of no. Without this option, an array that lacks a
-        chunk is refused unless its attribute privote_empty is no: a lost chunk would count as no.
     ledger
         The ledger of charges: a file, or a postgresql:// address with ``beside``.
     beside : NAME

@@ -40,7 +40,6 @@ class TuneFlags:
 
     truth: Path | None = None
     threshold: str | None = None
-    empty_chunks: str | None = None
     max_queries: int = 1000
 
     def __post_init__(self) -> None:
@@ -55,7 +54,7 @@ class TuneFlags:
         from .files import read_truth
 
         bar = options.parse_threshold(self.threshold)
-        ballots = Ballots.of(votes, threshold=bar, empty_chunks=self.empty_chunks)
+        ballots = Ballots.of(votes, threshold=bar)
         assert isinstance(ballots, Ballots)  # a file is dense
         warn_of_axes(ballots)
         queries, _, labels = ballots.shape

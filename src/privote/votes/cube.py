@@ -120,11 +120,6 @@ class Ballots:
         """(queries, voters, labels)."""
         return self.queries, self.voters, self.labels
 
-    @property
-    def packed(self) -> bool:
-        """Whether votes are held as bits, of which any part is at hand."""
-        return self._packed is not None
-
     def named(self, names: Names, where: str = "votes") -> Ballots:
         """Return the same ballots under these names; ``where`` they come from."""
         names.checked(self.shape, where)
@@ -148,13 +143,12 @@ class Ballots:
         threshold: Threshold = None,
         steps: int = 1,
         soft: bool | None = None,
-        empty_chunks: str | None = None,
     ) -> BallotSource:
         """Return ``votes`` as checked ballots, whatever they came as.
 
         Ballots pass through; arrays and data frames are checked; a path or URL is read
-        (:func:`privote.votes.arrays.read`, which takes ``empty_chunks``). The others are of
-        :meth:`from_array`; in a table votes are probabilities only where ``soft`` says so.
+        (:func:`privote.votes.arrays.read`). The options are those of :meth:`from_array`; in a table
+        votes are probabilities only where ``soft`` says so.
         """
         if isinstance(votes, BallotSource):
             if threshold is not None:
@@ -166,8 +160,7 @@ class Ballots:
         from .tables import is_frame, of_sheet, open_sheet
 
         if isinstance(votes, str) or hasattr(votes, "__fspath__"):
-            how: dict[str, Any] = {"steps": steps, "soft": soft, "empty_chunks": empty_chunks}
-            return read(votes, threshold=threshold, **how)
+            return read(votes, threshold=threshold, steps=steps, soft=soft)
         if is_frame(votes):
             return of_sheet(open_sheet(votes, "votes"), threshold, steps if soft else 1)
         return cls.from_array(votes, threshold=threshold, steps=steps, soft=soft)
@@ -260,7 +253,7 @@ class Ballots:
 
     def head(self, queries: int) -> Ballots:
         """Return the first ``queries`` queries."""
-        shape = (check_head(queries, self.queries), self.voters, self.labels)
+        shape = (whole("queries", queries, 1, self.queries), self.voters, self.labels)
         return self._with(shape, self._names.head(queries))
 
     def to_array(self) -> Votes:
@@ -325,10 +318,9 @@ class SparseBallots:
                     f"{name} must be {len(ballots)} integers, one per ballot, "
                     f"got {array.dtype} of shape {array.shape}"
                 )
-            if array.size and not (0 <= array.min() and array.max() < bound):
-                raise BallotError(
-                    f"{name} must lie in 0..{bound - 1}, got {_outside(array, bound)}"
-                )
+            outside = array[(array < 0) | (array >= bound)]
+            if outside.size:
+                raise BallotError(name, f"must lie in 0..{bound - 1}", int(outside[0]))
             places.append(array.astype(np.int64))
         order = np.lexsort((places[1], places[0]))
         self._query, self._voter = places[0][order], places[1][order]
@@ -365,7 +357,7 @@ class SparseBallots:
 
     def head(self, queries: int) -> SparseBallots:
         """Return the first ``queries`` queries."""
-        queries = check_head(queries, self.queries)
+        queries = whole("queries", queries, 1, self.queries)
         keep = self._query < queries
         return SparseBallots(
             self._query[keep],
@@ -386,10 +378,6 @@ def _array(name: str, values: Any) -> Any:
         raise BallotError(name, "must be one array, its rows of one length") from None
 
 
-def _outside(array: npt.NDArray[Any], bound: int) -> int:
-    return int(array[(array < 0) | (array >= bound)][0])
-
-
 def block_queries(voters: int, labels: int) -> int:
     """Return how many queries of a dense cube come in one block: by public sizes only."""
     cells = max(1, voters * labels)
@@ -397,17 +385,6 @@ def block_queries(voters: int, labels: int) -> int:
     # block one comes by itself, if its votes are whole bytes.
     fewest = 1 if 8 * labels >= _BLOCK_CELLS and cells % 8 == 0 else 8
     return max(fewest, _BLOCK_CELLS // cells // 8 * 8)
-
-
-def check_head(queries: int, available: int) -> int:
-    """Return ``queries`` if that many are there."""
-    if isinstance(queries, bool | np.timedelta64) or not isinstance(queries, int | np.integer):
-        raise InputError("queries", "must be an integer", queries)
-    if not 1 <= queries <= available:
-        raise InputError(
-            "queries", f"must lie in 1..{available} (the votes hold {available})", queries
-        )
-    return int(queries)
 
 
 def as_votes(slab: npt.NDArray[Any], missing: bool) -> Votes:
@@ -433,14 +410,11 @@ def check_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
         raise BallotError(
             "votes", f"must have 3 axes (queries, voters, labels), got {len(shape)}: shape {shape}"
         )
-    for axis, size in zip(("queries", "voters", "labels"), shape, strict=True):
-        if isinstance(size, bool | np.timedelta64) or not isinstance(size, int | np.integer):
-            raise BallotError(f"{axis} must be an integer, got {shown(size)}")
-        if size < 1:
-            raise BallotError("votes", f"must have at least one of its {axis}", shape)
-        if size > MOST:
-            raise BallotError(f"{axis} must be at most {MOST}, got {shown(size)}")
-    return int(shape[0]), int(shape[1]), int(shape[2])
+    queries, voters, labels = (
+        whole(axis, size, 1, MOST)
+        for axis, size in zip(("queries", "voters", "labels"), shape, strict=True)
+    )
+    return queries, voters, labels
 
 
 def check_threshold(threshold: Threshold, labels: int) -> Floats:
