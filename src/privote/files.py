@@ -358,7 +358,7 @@ def check_new(
 ) -> Path:
     """Refuse a place to write to, before the work: the one rule of whatever writes.
 
-    A file is replaced with ``force`` only, and one of ``keep``, which is being read, never.
+    A file is replaced with ``force`` only, and one of ``keep``, which is in use, never.
     """
     if not isinstance(path, str | os.PathLike):
         raise InputError(argument, "must name a file", path)
@@ -380,7 +380,9 @@ def check_new(
             argument, f"{str(path)!r} cannot be written: there is no folder {str(file.parent)!r}"
         )
     if os.path.realpath(file) in {os.path.realpath(other) for other in keep}:
-        raise InputError(argument, f"{str(path)!r} is what this command reads: name another file")
+        raise InputError(
+            argument, f"{str(path)!r} is used by this command already: name another file"
+        )
     if file.is_symlink() and not file.exists():
         raise InputError(argument, f"{str(path)!r} is a link that leads nowhere: name a file")
     if file.exists() and not force:

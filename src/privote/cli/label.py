@@ -98,8 +98,7 @@ def label(
         allowance: a public guess (queries, labels), .npy or .csv; zeros by default.
     voter_ids
         allowance: names of the voters in the order of the votes, by which a ledger knows them
-        again: a text file with one a line, a .csv with the column 'voter', a .npy, or a .npz with
-        the array 'voter_ids'.
+        again: a text file with one a line.
     implies
         Which labels imply which: a .csv with the columns child and parent, or lines
         'child -> parent'. After the draw a 1 raises all that it implies, at no cost.
@@ -146,12 +145,12 @@ def label(
         "probabilities": (probabilities, CHANCES, write_probabilities),
         "report": (report, (".html",), write_label_page),
     }
-    if statement is not None:
-        check_statement(statement, output, force=force or resume, keep=read)
     for argument, (path, suffixes, _) in files.items():
         if path is not None:
             check_new(argument, path, suffixes, force=force or resume, keep=read)
             read += [path]
+    if statement is not None:
+        check_statement(statement, force=force or resume, keep=read)
     stated = None if implies is None else Implications.of(implies)
 
     def write(release: Release) -> Release:
@@ -165,18 +164,18 @@ def label(
         return made
 
     with working(f"reading {name_of(votes)}"):
-        how = (votes, mech, options.parse_threshold(threshold))
+        how = (votes, mech, options.numbers("threshold", threshold))
         ballots = _read(*how, resume=resume)
         guess, known = None, getattr(ballots, "query_names", None)
         if ballots is not None:
             if stated is not None:
                 stated.places(ballots.labels, getattr(ballots, "label_names", None))
             if baseline is not None:
-                guess = read_array(baseline, "baseline", "baseline", queries=known)
+                guess = read_array(baseline, "baseline", queries=known)
             if clip:
                 ballots = ballots.clip(mechanism.max_positives)
     also = {"votes": name_of(votes), "implies": None if stated is None else stated.pairs}
-    with account.explained(), working("answering"):
+    with working("answering"):
         release = privote.label(
             ballots,
             mechanism=mech,

@@ -103,8 +103,6 @@ class Ballots:
     ) -> None:
         self.steps = steps
         self.queries, self.voters, self.labels = check_shape(shape)
-        if not callable(rows):
-            raise InputError("rows", "must be a function of start and stop", rows)
         self.missing = bool(missing)
         self._rows, self._packed = rows, packed
         self._names = named = (names or Names()).checked(self.shape)
@@ -501,39 +499,6 @@ def keep_memory() -> None:
 # -- blocks ----------------------------------------------------------------------------------------
 
 
-class Block(Protocol):
-    """A run of consecutive queries: what a mechanism may ask of the ballots."""
-
-    @property
-    def start(self) -> int:
-        """The first query's place in the whole, for messages."""
-
-    @property
-    def queries(self) -> int:
-        """Queries of this block."""
-
-    @property
-    def voters(self) -> int:
-        """Registered voters, whether they spoke or not."""
-
-    @property
-    def labels(self) -> int:
-        """Labels of every ballot."""
-
-    @property
-    def missing(self) -> bool:
-        """Whether a vote may be missing."""
-
-    def margins(self, *, missing_is_no: bool) -> Margins:
-        """Return yes minus no (queries, labels), in the fewest bits that hold twice as much."""
-
-    def weighted(self, weights: Floats) -> Floats:
-        """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote."""
-
-    def speakers(self) -> tuple[Counts, Counts, npt.NDArray[np.bool_]]:
-        """Return (query, voter, yes-ballot) of every ballot cast."""
-
-
 @dataclass(frozen=True)
 class DenseBlock:
     """Every voter's ballot on every query of the block: ``votes`` (queries, voters, labels)."""
@@ -675,6 +640,10 @@ class SparseBlock:
     def speakers(self) -> tuple[Counts, Counts, npt.NDArray[np.bool_]]:
         """Return (query, voter, yes-ballot) of every ballot cast."""
         return self.query, self.voter, self.votes
+
+
+#: A run of consecutive queries: what a mechanism may ask of the ballots.
+Block = DenseBlock | SparseBlock
 
 
 def _count(cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
