@@ -31,7 +31,7 @@ from privote.votes.tables import CSVFile, name_in
 Array = npt.NDArray[Any]
 
 LABEL_FILES = (".csv", ".npz")
-CHANCES = (".csv", ".npy", ".npz")
+CHANCES = (".csv", ".npy")
 _ARRAY_FILES = (".npy", ".npz", ".csv")
 # Of whoever wrote a statement, and not of what is stated.
 _SOFTWARE = re.compile(r"^Software: privote [\w.+-]+(, [\w-]+ [\w.+-]+){3}\.$", re.MULTILINE)
@@ -109,10 +109,8 @@ def write_probabilities(path: Path, release: Release) -> None:
     if path.suffix == ".csv":
         queries, names = release.query_names, release.label_names
         write_label_csv(chances.round(6), path, queries=queries, names=names)
-    elif path.suffix == ".npy":
-        np.save(path, chances)
     else:
-        np.savez_compressed(path, probabilities=chances)
+        np.save(path, chances)
 
 
 def read_stated(path: Path) -> tuple[dict[str, Any], Array | None, list[dict[str, Any]]]:

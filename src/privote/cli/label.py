@@ -15,7 +15,6 @@ from .options import Account, Group, MechanismFlags, derived
 if TYPE_CHECKING:
     from privote import Release
 
-_FEW = 5  # voters named on one line
 _KNOWN = {
     "place": "their place in the file: as many voters without names are taken to be the same "
     "persons in every run, whatever the file. Keep their order, or give --voter-ids; other persons "
@@ -40,7 +39,6 @@ def label(
     threshold: str | None = None,
     baseline: Path | None = None,
     voter_ids: Path | None = None,
-    implies: Path | None = None,
     probabilities: Path | None = None,
     statement: Path | None = None,
     report: Path | None = None,
@@ -99,19 +97,15 @@ def label(
     voter_ids
         allowance: names of the voters in the order of the votes, by which a ledger knows them
         again: a text file with one a line.
-    implies
-        Which labels imply which: a .csv with the columns child and parent, or lines
-        'child -> parent'. After the draw a 1 raises all that it implies, at no cost.
     probabilities
         Also write the probability that most voters want each label, given all that was released:
-        .csv, .npy or .npz. For tallies, as auto releases them.
+        .csv or .npy. For tallies, as auto releases them.
     statement
         Also write the privacy statement here, and as .json beside it.
     report
         Also write a page here, .html: bill, what to expect, statement.
     """
     import privote
-    from privote.dependencies import Implications, consistent
     from privote.files import check_new, complete, name_of, write_statement
     from privote.labelling import Output, has_names, read_as
     from privote.report.results import write_label_page
@@ -138,7 +132,7 @@ def label(
     if probabilities is not None and getattr(mech, "name", "tally") != "tally":
         raise InputError("probabilities", "are of tallies, as auto releases them", str(mech))
     names: Sequence[str] | None = None if voter_ids is None else read_names(voter_ids)
-    read = [path for path in (Path(votes), baseline, voter_ids, implies) if path is not None]
+    read = [path for path in (Path(votes), baseline, voter_ids) if path is not None]
     read += account.files
     files: dict[str, tuple[Path | None, tuple[str, ...], Any]] = {
         "output": (output, LABEL_FILES, write_labels),
@@ -151,37 +145,32 @@ def label(
             read += [path]
     if statement is not None:
         check_statement(statement, force=force or resume, keep=read)
-    stated = None if implies is None else Implications.of(implies)
 
     def write(release: Release) -> Release:
-        made = release if stated is None else consistent(release, stated)
         for path, _, write_file in files.values():
             if path is not None:
                 with complete(path, force=force) as part:
-                    write_file(part, made)
+                    write_file(part, release)
         if statement is not None:
-            write_statement(made, statement, force=force)
-        return made
+            write_statement(release, statement, force=force)
+        return release
 
     with working(f"reading {name_of(votes)}"):
         how = (votes, mech, options.numbers("threshold", threshold))
         ballots = _read(*how, resume=resume)
         guess, known = None, getattr(ballots, "query_names", None)
         if ballots is not None:
-            if stated is not None:
-                stated.places(ballots.labels, getattr(ballots, "label_names", None))
             if baseline is not None:
                 guess = read_array(baseline, "baseline", queries=known)
             if clip:
                 ballots = ballots.clip(mechanism.max_positives)
-    also = {"votes": name_of(votes), "implies": None if stated is None else stated.pairs}
     with working("answering"):
         release = privote.label(
             ballots,
             mechanism=mech,
             baseline=guess,
             voter_ids=names,
-            output=Output(output, write, also),
+            output=Output(output, write, {"votes": name_of(votes)}),
             resume=resume,
             force=force,
             **account.arguments,
@@ -252,15 +241,11 @@ def _show(
     first = {"in short": release.headline, "votes read as": read_as}
     print_facts({**first, **once(rows), **more}, title="Bill")
     if sealed is not None:
-        shown = {name.replace("_", " "): _listed(value) for name, value in sealed.items()}
+        shown = {
+            name.replace("_", " "): f"of {len(value):,} voters: --json lists them"
+            if isinstance(value, dict)
+            else value
+            for name, value in sealed.items()
+        }
         nothing = {"nothing": f"under {release.guarantee} every number may be published"}
         print_facts(shown or nothing, title=OWNER_ONLY.capitalize())
-
-
-def _listed(value: Any) -> Any:
-    """Return a table of voters as one line: the first few, and how many more."""
-    if not isinstance(value, dict):
-        return value
-    shown = ", ".join(f"{count:,} of voter {name}" for name, count in [*value.items()][:_FEW])
-    more = f" and of {len(value) - _FEW:,} more" if len(value) > _FEW else ""
-    return f"{shown}{more}" if value else "none"

@@ -317,7 +317,8 @@ def _parameter(
             info.rich_help_panel = info.rich_help_panel or _PANEL.get(each.name)
     elif info.metavar is None:
         info.metavar = metavar or each.name.upper()
-    info.metavar = info.metavar or metavar
+    # A flag takes no value, so its help names none.
+    info.metavar = "" if kind is bool else info.metavar or metavar
     info.help = plain(info.help or text, spelling)
     return each.replace(kind=keyword, annotation=Annotated[kind, info])
 
@@ -495,8 +496,6 @@ class MechanismFlags:
         for pair in (("link_cost", "link_order"), ("gate_threshold", "gate_sigma")):
             if sum(option in self._given() for option in pair) == 1:
                 raise InputError(f"{' and '.join(map(_spelled, pair))} go together: give both")
-        if self.link_cost is not None and self.sigma is not None:
-            raise InputError("--sigma and --link-cost both set the noise: give one of them")
 
     @property
     def named(self) -> bool:

@@ -44,13 +44,11 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "order": ("--link-order",),
     "gate threshold": ("--gate-threshold",),
     "gate sigma": ("--gate-sigma",),
-    "Ballots.clip": ("--clip",),
-    "norms": ("--norm",),
     "X_private": ("DATA",),
     "X_public": ("--public",),
     **dict.fromkeys(("truth", "Y_true"), ("--truth",)),
     **dict.fromkeys(("y", "Y", "Y_private"), ("--labels",)),
-    **dict.fromkeys(("sigmas", "thresholds", "gate_thresholds", "taus"), ("--values",)),
+    "sigmas": ("--values",),
 }
 # Typer's own usage error, or click's in older versions of it.
 _UsageError: Any = typer.BadParameter.__mro__[1]
@@ -256,15 +254,6 @@ class _Command:
         parent: Any = super()
         return _read(parent.parse_args, ctx, args)
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the options; a flag takes no value, so its help names none."""
-        parent: Any = super()
-        params: list[Any] = parent.get_params(ctx)
-        for each in params:
-            if getattr(each, "is_flag", False) and each.metavar is None:
-                each.metavar = ""
-        return params
-
 
 class Verb(_Command, TyperCommand):
     """A verb whose errors name its options."""
@@ -273,7 +262,7 @@ class Verb(_Command, TyperCommand):
         """Run the verb; what privote refuses is one line of stderr and an exit code."""
         try:
             with warnings.catch_warnings():
-                warnings.showwarning = _Said(self._spelling()).warn
+                warnings.showwarning = _warner(self._spelling())
                 result = super().invoke(ctx)
                 check_shown(ctx.params.get("output"))
                 return result
@@ -390,26 +379,22 @@ class Spelling(dict[str, str]):
         return said.get(value, f"{option} {value}")
 
 
-class _Said(set[str]):
-    """Warnings that a verb has shown; each is said once, whoever else comes to it."""
+def _warner(spelling: Spelling) -> Callable[..., None]:
+    """Return what shows a warning: privote's as one line, once, others as Python does."""
+    known: set[str] = set()
 
-    def __init__(self, spelling: Spelling) -> None:
-        super().__init__()
-        self._spelling = spelling
-
-    def warn(
-        self, message: Warning | str, category: type[Warning], *place: Any, **more: Any
-    ) -> None:
-        """Show a warning: what privote says of its input as one line, others as Python does."""
+    def warn(message: Warning | str, category: type[Warning], *place: Any, **_: Any) -> None:
         text = str(message)
-        if text in self:
+        if text in known:
             return
-        self.add(text)
+        known.add(text)
         if issubclass(category, PrivoteWarning):
-            worded = PrivoteError(text).worded(self._spelling.spell)
+            worded = PrivoteError(text).worded(spelling.spell)
             typer.echo(f"warning: {printable(worded)}", err=True)
         else:
             typer.echo(warnings.formatwarning(message, category, *place[:2]), err=True, nl=False)
+
+    return warn
 
 
 def speak(app: typer.Typer) -> None:

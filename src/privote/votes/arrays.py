@@ -24,7 +24,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from io import BytesIO
 from itertools import product
 from pathlib import Path
@@ -117,32 +117,26 @@ def read(
     list.
     """
     how: dict[str, Any] = {"threshold": threshold, "steps": steps, "soft": soft}
-    table = partial(of_sheet, threshold=threshold, steps=steps if soft else 1)
-    files: dict[str, Callable[[Path], Ballots]] = {
-        ".csv": lambda file: table(CSVFile(file)),
-        ".tsv": lambda file: table(CSVFile(file)),
-        ".npy": lambda file: Ballots.from_array(open_npy(file), **how),
-        ".npz": lambda file: _read_npz(file, how),
-    }
-    places: dict[str, Callable[[str], Ballots]] = {
+    readers: dict[str, Callable[[str], Ballots]] = {
         ".zarr": lambda place: _read_zarr(place, how),
         ".parquet": lambda place: _read_parquet(place, how),
+        ".npy": lambda file: Ballots.from_array(open_npy(file), **how),
+        ".npz": lambda file: _read_npz(Path(file), how),
+        ".csv": lambda file: of_sheet(CSVFile(file), threshold, steps if soft else 1),
     }
+    readers[".tsv"] = readers[".csv"]
     place = _place(path)
     suffix = Path(name_of(place)).suffix
-    if suffix not in places:
+    if suffix not in (".zarr", ".parquet"):
         check_here(_FILE, place)
-    if suffix not in places and suffix not in files:
-        if not Path(place).exists():
-            raise InputError(_FILE, f"{place!r} does not exist")
+        check_file(place, _FILE)
+    if suffix not in readers:
         raise InputError(
-            f"votes file must end in one of {', '.join((*files, *places))}, "
+            f"votes file must end in one of {', '.join(readers)}, "
             f"got {suffix or name_of(place)!r}{as_csv(suffix)}"
         )
     try:
-        if suffix in places:
-            return places[suffix](place)
-        return files[suffix](check_file(place, _FILE))
+        return readers[suffix](place)
     except (BallotError, MemoryError):
         raise
     except InputError as error:
@@ -734,18 +728,11 @@ def _header(stream: IO[bytes], size: int) -> tuple[tuple[int, ...], str, np.dtyp
     return shape, "F" if fortran else "C", dtype, start
 
 
-def _filled(stream: IO[bytes], shape: tuple[int, ...], order: str, dtype: np.dtype[Any]) -> Array:
-    kind: Any = order
-    array: Array = np.empty(shape, dtype, order=kind)
-    flat, place = array.reshape(-1, order=kind).view(np.uint8), 0
-    while place < len(flat):
-        part = stream.read(min(_STEP, len(flat) - place))
-        if not part:
-            raise ValueError("it ends early")
-        flat[place : place + len(part)] = np.frombuffer(part, np.uint8)
-        place += len(part)
-    stream.read(1)  # the checksum is compared at the end
-    return array
+def _filled(stream: IO[bytes], shape: tuple[int, ...], order: Any, dtype: np.dtype[Any]) -> Array:
+    data = bytearray(stream.read())  # to the end, where the checksum is compared
+    if len(data) != math.prod(shape) * dtype.itemsize:
+        raise ValueError("it ends early")
+    return np.ndarray(shape, dtype, data, order=order)
 
 
 # -- folders by path or URL ------------------------------------------------------------------------

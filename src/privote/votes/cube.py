@@ -460,16 +460,11 @@ def check_votes(array: Cells) -> bool:
     """Refuse anything but 0, 1 and -1; return whether any vote is missing."""
     if array.dtype.kind not in "fiub":
         raise BallotError("votes", f"must be bool or numbers, got dtype {array.dtype}")
-    missing = False
-    if array.dtype == np.bool_:
-        for start, slab in _slabs(array):
-            # A bool from outside may hide any byte, and bytes are what is added up.
-            bad = slab.view(np.uint8) > 1
-            if bad.any():
-                raise _odd("is no bool inside", bad, slab.view(np.uint8), start)
-        return False
+    missing, hidden = False, array.dtype == np.bool_
     for start, slab in _slabs(array):
-        bad = ~((slab == 0) | (slab == 1) | (slab == MISSING))
+        # A bool from outside may hide any byte, and bytes are what is added up.
+        slab = slab.view(np.uint8) if hidden else slab
+        bad = slab > 1 if hidden else ~((slab == 0) | (slab == 1) | (slab == MISSING))
         if bad.any():
             rule = f"must be 0, 1 or missing ({MISSING})"
             if array.dtype.kind == "f":
@@ -508,19 +503,24 @@ class DenseBlock:
     start: int = 0
 
     @property
-    def voters(self) -> int:
-        """Registered voters, whether they spoke or not."""
-        return self.votes.shape[1]
+    def shape(self) -> tuple[int, ...]:
+        """(queries, voters, labels)."""
+        return self.votes.shape
 
     @property
     def queries(self) -> int:
         """Queries of this block."""
-        return self.votes.shape[0]
+        return self.shape[0]
+
+    @property
+    def voters(self) -> int:
+        """Registered voters, whether they spoke or not."""
+        return self.shape[1]
 
     @property
     def labels(self) -> int:
         """Labels of every ballot."""
-        return self.votes.shape[2]
+        return self.shape[2]
 
     @property
     def large(self) -> bool:
@@ -577,19 +577,9 @@ class PackedBlock(DenseBlock):
         return self.held.votes()
 
     @property
-    def voters(self) -> int:
-        """Registered voters."""
-        return self.held.voters
-
-    @property
-    def queries(self) -> int:
-        """Queries of this block."""
-        return self.held.queries
-
-    @property
-    def labels(self) -> int:
-        """Labels of every ballot."""
-        return self.held.labels
+    def shape(self) -> tuple[int, ...]:
+        """(queries, voters, labels)."""
+        return self.held.queries, self.held.voters, self.held.labels
 
     def bits(self) -> Bits:
         """Return the votes as they are held."""

@@ -32,12 +32,11 @@ from typing import Any, TextIO
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import BallotError, InputError, MissingExtraError, PrivoteWarning, shown
+from ..errors import BallotError, InputError, PrivoteWarning, shown
 from ..files import check_file, check_unpacked
 from .cube import MISSING, Ballots, Threshold, check_threshold
 from .names import Names, in_order
 
-SUFFIXES = (".csv", ".tsv")
 _SPREADSHEETS = (".xlsx", ".xls", ".ods")
 Block = tuple[list[int], list[Sequence[Any]]]  # where each row stands, and the columns
 
@@ -206,7 +205,7 @@ def open_sheet(source: Any, name: str = "table") -> RawTable:
 def is_frame(value: Any) -> bool:
     """Return whether this is a data frame, whose ever: pandas', polars', Arrow's."""
     return hasattr(value, "columns") and any(
-        hasattr(value, how) for how in ("iloc", "get_columns", "to_pydict", "to_pandas")
+        hasattr(value, how) for how in ("iloc", "get_columns", "to_pydict")
     )
 
 
@@ -216,13 +215,6 @@ def _frame_columns(frame: Any, name: str) -> Mapping[Any, Any]:
         return dict(frame.to_dict(as_series=False))  # polars
     if hasattr(frame, "to_pydict"):
         return dict(frame.to_pydict())  # Arrow
-    if not hasattr(frame, "iloc"):
-        try:
-            frame = frame.to_pandas()
-        except ImportError:
-            raise MissingExtraError(
-                f"{name}: reading a {type(frame).__name__} needs pandas: pip install pandas"
-            ) from None
     if any(level is not None for level in frame.index.names):
         frame = frame.reset_index()
     columns: dict[Any, Any] = {}
