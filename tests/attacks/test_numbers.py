@@ -34,21 +34,8 @@ from privote.votes.cube import SparseBallots, check_threshold
 _LIMIT = 60  # seconds, on the slowest machine: a hang takes for ever
 
 STRANGE: list[Any] = [
-    *(
-        True,
-        False,
-        None,
-        "8",
-        b"8",
-        "many",
-        1j,
-        [],
-        [1, 2],
-        {},
-        object(),
-        np.array(8),
-        np.array([8]),
-    ),
+    *(True, False, None, "8", b"8", "many", 1j, [], [1, 2], {}, object(), np.array(8)),
+    np.array([8]),
     *(math.nan, math.inf, -math.inf, np.float64("nan"), np.float32("inf"), np.bool_(True)),
     *(0, -1, -(10**18), 10**12 + 1, 10**18, 2**63, 2**64 - 300, 10**400, 10**5000, -(10**400)),
     *(np.uint64(2**64 - 300), np.uint64(2**63), np.int8(-1), np.uint8(0), np.int64(2**62)),
