@@ -116,11 +116,6 @@ class Draft:
         """A name for what is paid for next: the same in a resumed run that has come as far."""
         return f"{self._key}.{self._place}"
 
-    @property
-    def unread(self) -> bool:
-        """Whether an earlier run kept more than was read by now."""
-        return bool(self._unread)
-
     def ahead(self) -> bytes | None:
         """Return what :meth:`read` will return next, and leave it there."""
         return self._unread[0] if self._unread else None

@@ -36,7 +36,14 @@ STEERING = (
     *("a\rerror: none", "a\nerror: none", "a\x08\x08b", "\x9b31m", "\u202egnp.exe", "a\u2028b"),
     *("\x00", "\x7f", "\ud800"),
 )
-WORDS = ("Lungenödem", "肺水肿", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "12\u202f345", "ορθός", "🫁")
+WORDS = (
+    "Lungenödem",
+    "肺水肿",
+    "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+    "12\u202f345",
+    "ορθός",
+    "🫁",
+)
 
 
 def test_no_name_becomes_a_formula(tmp_path: Path, outcome: Outcome) -> None:

@@ -57,23 +57,17 @@ def audit(
             raise InputError(
                 "mechanism", "must have `variants`: no settings to audit it with", name
             )
-    findings = []
+    findings: list[dict[str, Any]] = []
     with working("auditing", len(subjects)) as tick:
         for done, subject in enumerate(subjects):
             tick(done)
-            for kind_of_votes in ("exact", "missing"):
-                report = exact(
-                    subject,
-                    voters,
-                    labels,
-                    elections=elections,
-                    missing=kind_of_votes == "missing",
-                    seed=seed,
-                )
+            for missing in (False, True):
+                how: dict[str, Any] = {"elections": elections, "seed": seed, "missing": missing}
+                report = exact(subject, voters, labels, **how)
                 findings.append(
                     {
                         "mechanism": str(subject),
-                        "audit": kind_of_votes,
+                        "audit": "missing" if missing else "exact",
                         "cases": report.neighbours,
                         "ratio": max(report.ratios.values()),
                         "ok": report.ok,

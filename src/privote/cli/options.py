@@ -528,20 +528,17 @@ class MechanismFlags:
         """True if the noise is set, by sigma or by a link."""
         return self.sigma is not None or self.link_cost is not None
 
-    def lacking(self) -> list[tuple[str, ...]]:
-        """Return the settings without which there is no mechanism: of each group, one."""
-        chosen = self.chosen
-        return [group for group in kind_of(self.name).needs() if not chosen.keys() & set(group)]
-
     def build(self, sigma: float | None = None) -> Mechanism:
         """Return the mechanism, with this sigma or with the one given as a flag."""
         flags = self if sigma is None or self.link_cost is not None else replace(self, sigma=sigma)
-        for first, *others in flags.lacking():
-            more = f" (or {', '.join(map(spelled, others))})" if others else ""
-            raise InputError(
-                f"{_spelled(first)}{more} must be given for mechanism {self.name!r}, got none"
-            )
-        return kind_of(self.name)(**flags.chosen)
+        kind, chosen = kind_of(self.name), flags.chosen
+        for first, *others in kind.needs():  # of each group, one
+            if not chosen.keys() & {first, *others}:
+                more = f" (or {', '.join(map(spelled, others))})" if others else ""
+                raise InputError(
+                    f"{_spelled(first)}{more} must be given for mechanism {self.name!r}, got none"
+                )
+        return kind(**chosen)
 
 
 def spelled(setting: str) -> str:

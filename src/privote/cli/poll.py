@@ -11,9 +11,9 @@ from privote.errors import InputError
 
 from .options import Group, derived, names
 
+_UNPLANNED = ("shares", "mechanism", "title", "people", "budget", "seed", "top", "invalid")
 # What may be another in a run that resumes one; and a ledger's address may hold a password.
 _UNASKED = ("ledger", "beside", "output", "show_sealed", "force", "resume", "json")
-_PLANNED = ("seats", "quota", "typical", "confidence")
 
 
 @derived(
@@ -101,10 +101,10 @@ def poll(
     from privote.files import drafted
     from privote.ledger import Location
     from privote.polls import poll as run
-    from privote.report.polls import pages, write_pages
+    from privote.report.polls import owners_page, pages, write_pages
 
     from .files import DRAFT, claimed_folder, read_names
-    from .output import check_shown, working
+    from .output import check_shown, say, working
 
     if plan:
         if file is not None:
@@ -143,17 +143,9 @@ def poll(
     if output is not None:
         _show(result, json=json)
         if not json:
-            _say_where(output, sealed=show_sealed)
-
-
-def _say_where(output: Path, *, sealed: bool) -> None:
-    from privote.report.polls import owners_page
-
-    from .output import say
-
-    say(f"To publish: {output / 'poll.html'}, and the same as numbers in poll.json")
-    if sealed:
-        say(f"For the owner's eyes, true counts: {owners_page(output)}")
+            say(f"To publish: {output / 'poll.html'}, and the same as numbers in poll.json")
+        if show_sealed and not json:
+            say(f"For the owner's eyes, true counts: {owners_page(output)}")
 
 
 def _show(result: Any, *, json: bool) -> None:
@@ -188,9 +180,8 @@ def _plan(voters: int | None, number: str, how: dict[str, Any], *, json: bool) -
 
     if voters is None or not number.isdecimal():
         raise InputError("--plan needs --voters and --options: how many there are")
-    known = ("epsilon", "delta", *_PLANNED, "most", "each", "shared")
     with working("planning"):
-        given = {name: how[name] for name in known if name in how}
+        given = {name: value for name, value in how.items() if name not in _UNPLANNED}
         plans = poll_plans(voters, int(number), **given)
     rows, sure = plan_rows(*plans), how["confidence"]
     if json:

@@ -239,10 +239,11 @@ def train(
         with a noise that suits the voters.
     """
     from privote.learning.jobs import Job, trained
+    from privote.report import OWNER_ONLY
     from privote.report.results import write_run
 
     from .files import DRAFT, claimed_folder
-    from .output import stages
+    from .output import print_json, stages
 
     settings |= training
     if mechanism.named:
@@ -258,19 +259,12 @@ def train(
         trained(request, output / DRAFT, progress=progress, **how) as outcome,
     ):
         written = write_run(output, outcome)
-    show = _show_json if json else _show
-    show(outcome, output, written, show_sealed)
-
-
-def _show_json(outcome: Any, output: Path, written: list[str], show_sealed: bool) -> None:
-    from privote.report import OWNER_ONLY
-
-    from .output import print_json
-
+    if not json:
+        _show(outcome, output, written, show_sealed)
+        return
     facts = {**outcome.facts(), "output": str(output), "written": written}
-    if show_sealed:
-        facts["sealed"] = {"note": OWNER_ONLY, "test": outcome.sealed}
-    print_json(facts)
+    sealed = {"sealed": {"note": OWNER_ONLY, "test": outcome.sealed}} if show_sealed else {}
+    print_json({**facts, **sealed})
 
 
 def _show(outcome: Any, output: Path, written: list[str], show_sealed: bool) -> None:

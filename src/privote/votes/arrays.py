@@ -49,7 +49,6 @@ from ..files import (
 from .cube import (
     MISSING,
     Ballots,
-    Cells,
     StoredArray,
     Threshold,
     block_queries,
@@ -168,7 +167,11 @@ def _place(path: Any) -> str:
 
 def _read_npz(file: Path, how: Mapping[str, Any]) -> Ballots:
     arrays = ArrayFile(file)
-    votes = _votes_of(file, arrays)
+    if "votes" not in arrays:
+        raise BallotError(f"{file.name} has no array 'votes'; it has: {', '.join(arrays.names)}")
+    if "written" in arrays:  # by privote
+        check_written(file.name, json.loads(str(arrays["written"])), _FORMAT)
+    votes = arrays.open("votes")
     if "shape" in arrays and votes.ndim == 1:
         if how["threshold"] is not None:
             raise InputError(
@@ -184,14 +187,6 @@ def _read_npz(file: Path, how: Mapping[str, Any]) -> Ballots:
         if name in arrays
     }
     return ballots.named(Names(**found), file.name)
-
-
-def _votes_of(file: Path, arrays: ArrayFile) -> Cells:
-    if "votes" not in arrays:
-        raise BallotError(f"{file.name} has no array 'votes'; it has: {', '.join(arrays.names)}")
-    if "written" in arrays:  # by privote
-        check_written(file.name, json.loads(str(arrays["written"])), _FORMAT)
-    return arrays.open("votes")
 
 
 def _read_zarr(place: str, how: Mapping[str, Any]) -> Ballots:
@@ -379,7 +374,8 @@ def _zarr_metadata(
             raise BallotError(name, f"has more than {MOST_ATTRIBUTES} bytes of attributes")
         facts = _json(at, held[0], name)
         if held == [".zarray"]:
-            if OURS in facts and facts[OURS] != _attributes_digest(at, f"{prefix}.zattrs" in files):
+            said = f"{prefix}.zattrs" in files and at.read(".zattrs", MOST_ATTRIBUTES)
+            if OURS in facts and facts[OURS] != (chunk_digest(said) if said else None):
                 rule = "has lost its attributes (.zattrs), or they were changed: put that file back"
                 raise BallotError(name, f"{rule}, or collect its votes again")
             return at, {"zarray": facts}
@@ -389,10 +385,6 @@ def _zarr_metadata(
         raise BallotError(name, _UNFINISHED)
     folders = sorted({file.partition("/")[0] for file in files if "/" in file})
     raise BallotError(f"{name} has no array {inside!r}; it has: {', '.join(folders[:8])!r:.200}")
-
-
-def _attributes_digest(folder: Folder, there: bool) -> str | None:
-    return chunk_digest(folder.read(".zattrs", MOST_ATTRIBUTES)) if there else None
 
 
 def _json(folder: Folder, kept: str, name: str, most: int = _MOST_METADATA) -> dict[str, Any]:
@@ -664,10 +656,6 @@ class ArrayFile:
         return name in self.names
 
     def __getitem__(self, name: str) -> Array:
-        return self.read(name)
-
-    def read(self, name: str) -> Array:
-        """Return an array, its checksum verified."""
         array = self.open(name, whole=True)
         assert isinstance(array, np.ndarray)
         return array

@@ -417,10 +417,7 @@ def check_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
 
 def check_threshold(threshold: Threshold, labels: int) -> Floats:
     """Return a threshold in [0, 1], or one per label, ready to broadcast."""
-    try:
-        bar = numbers("threshold", [] if threshold is None else threshold)
-    except InputError:
-        raise InputError("threshold", "must be a number or one per label", threshold) from None
+    bar = numbers("threshold", [] if threshold is None else threshold)
     if bar.shape not in ((), (labels,)):
         raise InputError(
             "threshold", f"must be one value or one per label ({labels}), got shape {bar.shape}"

@@ -91,9 +91,6 @@ class Sheet(ABC):
     unit: str
     size: int
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name}, {len(self.header)} columns)"
-
     def where(self, place: int, column: str | None = None) -> str:
         """Return where a cell or a row is, in words."""
         row = f"{self.name}, {self.unit} {place}"
@@ -193,7 +190,7 @@ def open_sheet(source: Any, name: str = "table") -> RawTable:
             "must be a CSV file, a data frame, a mapping of columns or a list of records, got "
             f"{type(source).__name__}",
         )
-    columns = {_text(key): np.fromiter(values, object) for key, values in source.items()}
+    columns = {name_of(key): np.fromiter(values, object) for key, values in source.items()}
     lengths = {len(values) for values in columns.values()}
     if len(lengths) > 1:
         raise InputError(name, f"must have columns of one length, got {sorted(lengths)}")
@@ -221,7 +218,7 @@ def _frame_columns(frame: Any, name: str) -> Mapping[Any, Any]:
     if frame.index.dtype.kind not in "iu":
         columns[""] = frame.index.tolist()
     for place, column in enumerate(frame.columns):
-        text = _text(column)
+        text = name_of(column)
         if text in columns:
             raise InputError(f"{name}: two columns are called {text!r:.60}")
         columns[text] = frame.iloc[:, place].tolist()
@@ -297,8 +294,9 @@ def lines(path: Path, encoding: str | None = None, errors: str = "strict") -> It
 
     Its letters are stored as ``encoding`` says, as the file's own mark does, or as UTF-8.
     """
-    name, line = _encoding(path, encoding), 0
+    name, line = "", 0
     try:
+        name = _encoding(path, encoding)
         with (gzip.open if path.suffix == ".gz" else open)(
             path, "rt", encoding=name, errors=errors, newline=""
         ) as stream:
@@ -325,11 +323,8 @@ def _encoding(path: Path, encoding: str | None) -> str:
             rule = "must be one that Python knows, e.g. cp1252"
             raise InputError("encoding", rule, encoding) from None
         return encoding
-    try:
-        with path.open("rb") as stream:
-            marked = stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    except OSError as error:
-        raise InputError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
+    with path.open("rb") as stream:
+        marked = stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     return "utf-16" if marked else "utf-8-sig"
 
 
@@ -441,14 +436,9 @@ def name_of(cell: Any) -> str:
         return name_in(cell.strip())
     if is_gap(cell):
         return ""
-    return _text(cell)
-
-
-def _text(value: Any) -> str:
-    """Return a value as text; a whole number that a frame made a float is written as one."""
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    return name_in(str(value).strip()) if isinstance(value, str) else str(value)
+    # A whole number that a frame made a float is written as one.
+    whole = isinstance(cell, float | np.floating) and float(cell).is_integer()
+    return str(int(cell) if whole else cell)
 
 
 def cell_of(name: str) -> str:
