@@ -12,8 +12,6 @@ import numpy.typing as npt
 import pytest
 from tests.cli.conftest import Run
 
-import privote as pv
-
 LABEL = ("--mechanism", "binary", "--sigma", 7, "--epsilon", 8, "--delta", 1e-5, "--force")
 EVERY = ("--guarantee", "allowance")
 CALL = ("label", "votes.npy", *LABEL, *EVERY, "--output", "labels.csv")
@@ -120,21 +118,6 @@ def test_strangers_and_other_guarantees_are_refused(
     assert entries(run) == before
 
 
-def test_unnamed_voters_of_another_file_are_taken_for_the_same(run: Run, tmp_path: Path) -> None:
-    rng = np.random.default_rng(5)
-    for name in ("one.npy", "two.npy"):
-        np.save(tmp_path / name, rng.random((30, 40, 2)) < 0.1)
-    budget = ("--epsilon", 8, "--delta", 1e-5, "--ledger", "both.db", "--guarantee", "allowance")
-    first = run("label", "one.npy", *budget, "--output", "a.csv", "--plan-for", 60)
-    assert first.exit_code == 0
-    done = run("label", "two.npy", *budget, "--output", "b.csv")
-    assert done.exit_code == 0, done.stderr
-    shown = " ".join(done.stdout.split())
-    assert "voters without names are taken to be the same persons in every run" in shown
-    charges = [e for e in pv.Ledger.open("both.db").published() if e["kind"] == "charge"]
-    assert len(charges) == 1  # nobody gets a second allowance
-
-
 # -- votes in CSV files ----------------------------------------------------------------------------
 
 NAMES = ("fever", "=cough", "rash, mild", "pain")
@@ -187,27 +170,3 @@ def test_labels_with_names_are_a_baseline_in_any_order(
     lost = run("label", sheet, *LABEL, "--baseline", "few.csv", "--output", "x.csv")
     assert lost.exit_code == 2
     assert "must name every query of the votes, once" in lost.stderr
-
-
-def test_what_looks_swapped_is_a_warning_on_stderr(run: Run, tmp_path: Path) -> None:
-    np.save(tmp_path / "one.npy", np.zeros((30, 1, 4), bool))
-    call = ("one.npy", *LABEL, "--json", "--output", "labels.csv")
-    done = run("label", *call)
-    assert done.exit_code == 0, done.stderr
-    assert done.stderr.startswith("warning: votes have 1 voter: their axes are (queries, voters")
-    assert all(line.startswith("warning: ") for line in done.stderr.splitlines())
-    json.loads(done.stdout)
-    tuned = run(
-        "tune", "one.npy", "--over", "sigma", "--epsilon", 8, "--delta", 1e-5, "--values", 3
-    )
-    assert tuned.exit_code == 0, tuned.stderr
-    assert tuned.stderr.startswith("warning: votes have 1 voter")
-
-
-def test_probabilities_are_not_taken_for_votes(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "soft.csv").write_text("voter,x\na,0.4\nb,0.9\n")
-    done = run("label", "soft.csv", *LABEL, "--ledger", "ledger.db", "--output", "labels.csv")
-    assert done.exit_code == 2
-    assert "soft.csv, line 2, column 'x' must be a vote" in done.stderr
-    assert done.stderr.endswith("; --show-sealed says which\n")
-    assert not (tmp_path / "ledger.db").exists()

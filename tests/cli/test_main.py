@@ -16,13 +16,10 @@ from privote.cli import app
 VERBS = ("label", "plan", "tune", "audit", "demo")
 
 
-def test_help_lists_verbs_and_exit_codes(run: Run) -> None:
+def test_help_and_version(run: Run) -> None:
     done = run("--help")
     assert all(verb in done.stdout for verb in VERBS)
     assert "3 budget refused" in " ".join(done.stdout.split())
-
-
-def test_version(run: Run) -> None:
     assert run("--version").stdout == run("-V").stdout == f"privote {pv.__version__}\n"
 
 

@@ -231,13 +231,6 @@ def test_a_store_that_refuses_is_one_sentence(
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("protocol", ["nosuch", "failing"])
-def test_what_is_not_in_a_store_is_said(protocol: str, store: Any) -> None:
-    place = f"{protocol}://bucket/votes.zarr"
-    with refused("votes file"):
-        pv.Ballots.of(place)
-
-
 def test_a_library_that_is_absent_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gcsfs", None)
     with pytest.raises(
@@ -262,31 +255,6 @@ def test_metadata_is_judged_again_when_it_is_opened(
     monkeypatch.setattr(zarr, "open_array", changed)
     with pytest.raises(pv.BallotError, match=r"may be packed by .* got 'base64'"):
         pv.Ballots.of(url)
-
-
-def test_votes_in_an_object_store(tmp_path: Path, votes: np.ndarray) -> None:
-    reason = "an object store on this machine needs moto[server] and s3fs"
-    server = pytest.importorskip("moto.server", reason=reason)
-    s3fs = pytest.importorskip("s3fs", reason=reason)
-    with pytest.MonkeyPatch.context() as patch:
-        running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-        running.start()
-        host, port = running.get_host_and_port()
-        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patch.setenv(name, "testing")
-        try:
-            system = s3fs.S3FileSystem()
-            system.mkdir("bucket")
-            for kind in ("zarr", "zarr-group"):
-                path = write(kind, tmp_path, votes)
-                system.put(str(path), f"bucket/{kind}/{path.name}", recursive=True)
-                ballots = pv.Ballots.of(f"s3://bucket/{kind}/{path.name}")
-                np.testing.assert_array_equal(ballots.to_array(), votes)  # type: ignore[attr-defined]
-            with pytest.raises(pv.InputError, match=r"'s3://bucket/none.zarr' does not exist"):
-                pv.Ballots.of("s3://bucket/none.zarr")
-        finally:
-            running.stop()
 
 
 # -- names -------------------------------------------------------------------------------------
@@ -425,17 +393,6 @@ def test_digests_that_are_none_are_refused(
 
 
 # -- rows of an array that stays in its file -----------------------------------------------------
-
-
-@pytest.mark.parametrize("shape", [(7,), (7, 3), (7, 2, 3)])
-def test_rows_of_a_file(shape: tuple[int, ...], tmp_path: Path) -> None:
-    array = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
-    np.save(tmp_path / "a.npy", array)
-    rows = open_npy(tmp_path / "a.npy")
-    assert rows.shape == shape
-    assert rows.dtype == np.float32
-    assert np.array_equal(rows[2:5], array[2:5])
-    assert np.array_equal(rows[5:99], array[5:])
 
 
 def test_a_file_that_cannot_be_read_says_where(tmp_path: Path) -> None:

@@ -183,17 +183,6 @@ def test_names_travel_to_the_release_but_not_those_of_voters(tmp_path: Path) -> 
     assert few.query_names == ("case 0", "case 1")
 
 
-def test_named_voters_keep_their_allowance_in_any_order(tmp_path: Path) -> None:
-    settings = {**SETTINGS, "ledger": tmp_path / "ledger.db"}
-    first = pv.label(big(), **settings)
-    votes = big()
-    some = votes[votes["voter"] != "site 3"].sample(frac=1, random_state=0)
-    later = pv.label(some, **settings)
-    assert later.voters == 20
-    spent = np.delete(first.sealed.spent, 3)  # "site 3" is the fourth by name
-    np.testing.assert_array_equal(later.sealed.spent, 2 * spent)
-
-
 def test_a_draft_keeps_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise OSError("full")
