@@ -1,4 +1,6 @@
-"""The command line: one file per verb, or for verbs that are read together; and the demo.
+"""The command line: one file per verb.
+
+Verbs that are read together share a file, and the demo is here.
 
 Exit codes: 0 done, 1 a violation was found (audit) or something unforeseen, 2 usage, 3 budget
 refused, 4 ledger broken, 5 peer failed, 6 charged and released, but not finished: --resume.

@@ -156,8 +156,7 @@ def label(
         return release
 
     with working(f"reading {name_of(votes)}"):
-        how = (votes, mech, options.numbers("threshold", threshold))
-        ballots = _read(*how, resume=resume)
+        ballots = _read(votes, mech, options.numbers("threshold", threshold), resume=resume)
         guess, known = None, getattr(ballots, "query_names", None)
         if ballots is not None:
             if baseline is not None:

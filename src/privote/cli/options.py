@@ -145,7 +145,9 @@ def _definitions(module: tuple[str, ...]) -> dict[str, Any]:
     file = _LIBRARY.joinpath(*module)
     file = file / "__init__.py" if file.is_dir() else file.with_suffix(".py")
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level]
+    # Those for type checkers only stand in an if.
+    top = [n for each in tree.body for n in (each.body if isinstance(each, ast.If) else [each])]
+    imports = [node for node in top if isinstance(node, ast.ImportFrom) and node.level]
     known: dict[str, Any] = {}
     for source in imports:
         package = module if file.name == "__init__.py" else module[:-1]
