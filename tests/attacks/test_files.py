@@ -14,8 +14,8 @@ import sys
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from tests.attacks.conftest import Outcome, scaled
+from tests.attacks.conftest import Outcome, scaled, time_limit
 
 import privote as pv
 from privote.capc.models import SiteModel
@@ -37,21 +37,6 @@ from privote.votes import arrays as votefiles
 
 VOTES = np.random.default_rng(0).random((40, 5, 3)) < 0.3
 Make = Callable[[Path], Any]
-_LIMIT = 20  # seconds: nothing here takes one
-
-
-@contextmanager
-def time_limit() -> Iterator[None]:
-    def stop(*_: object) -> None:
-        raise TimeoutError("it hangs")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(_LIMIT)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def got_through(read: Callable[[Path], Any], path: Path, want: Any = None) -> str | None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
@@ -16,7 +14,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from tests.attacks.conftest import Outcome, full, scaled
+from tests.attacks.conftest import Outcome, full, scaled, time_limit
 from typer.testing import CliRunner
 
 import privote as pv
@@ -30,8 +28,6 @@ from privote.errors import PrivoteError
 from privote.guardian.allowance import check_allowance
 from privote.learning.direct.noise import TrainingPlan
 from privote.votes.cube import SparseBallots, check_threshold
-
-_LIMIT = 60  # seconds, on the slowest machine: a hang takes for ever
 
 STRANGE: list[Any] = [
     *(True, False, None, "8", b"8", "many", 1j, [], [1, 2], {}, object(), np.array(8)),
@@ -131,20 +127,6 @@ def _places(ballots: SparseBallots) -> None:
         query, voter, _ = block.speakers()
         assert (query >= 0).all()
         assert (voter >= 0).all()
-
-
-@contextmanager
-def time_limit() -> Iterator[None]:
-    def stop(*_: object) -> None:
-        raise TimeoutError("it hangs")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(_LIMIT)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -23,9 +23,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.attacks.conftest import Outcome, scaled
-from typer.testing import CliRunner
+from tests.cli.conftest import invoke
 
-from privote.cli import app
 from privote.guardian import Guardian
 from privote.ledger import Ledger
 
@@ -177,10 +176,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Any:
     made = Runs(tmp_path_factory.mktemp("driver"))
     yield made
     made.close()
-
-
-def invoke(*arguments: object) -> Any:
-    return CliRunner().invoke(app, [str(part) for part in arguments])
 
 
 def entries(ledger: Path) -> int:

@@ -81,49 +81,6 @@ def test_releases_what_the_library_releases(
     assert (written.labels == expected.labels).all()
 
 
-def test_probabilities_take_one_threshold_or_one_a_label(
-    run: Run, votes: npt.NDArray[np.bool_], tmp_path: Path
-) -> None:
-    np.save(tmp_path / "p.npy", np.where(votes, 0.6, 0.2))
-    for threshold, yes in (
-        ("0.5", votes),
-        ("0.5,0.7,0.1,0.5", votes & [1, 0, 1, 1] | [0, 0, 1, 0]),
-    ):
-        done = run(
-            "label", "p.npy", *BINARY, *BUDGET, "--threshold", threshold, "--seed", 1, "--force",
-            "--output", "labels.npz",
-        )  # fmt: skip
-        assert done.exit_code == 0, done.stderr
-        expected = pv.label(
-            yes.astype(bool), mechanism=pv.BinaryVoting(sigma=7.0), epsilon=8, delta=1e-5, seed=1
-        )
-        assert (pv.Release.load(tmp_path / "labels.npz").labels == expected.labels).all()
-
-
-def test_baseline_may_be_labels_released_before(
-    run: Run, votes_file: Path, votes: npt.NDArray[np.bool_], tmp_path: Path
-) -> None:
-    guess = votes.mean(axis=1) > 0.5
-    np.save(tmp_path / "guess.npy", guess)
-    rows = "".join(
-        f"{i}," + ",".join(map(str, row)) + "\n" for i, row in enumerate(guess.astype(int))
-    )
-    (tmp_path / "named.csv").write_text("query,label_0,label_1,label_2,label_3\n" + rows)
-    (tmp_path / "plain.csv").write_text(
-        "a,b,c,d\n" + "".join(row.partition(",")[2] + "\n" for row in rows.splitlines())
-    )
-    spent = []
-    for baseline in ("guess.npy", "named.csv", "plain.csv"):
-        done = run(
-            "label", votes_file, *BINARY, *BUDGET, "--baseline", baseline, "--show-sealed",
-            "--json", "--force", "--output", "labels.csv",
-        )  # fmt: skip
-        assert done.exit_code == 0, done.stderr
-        spent.append(json.loads(done.stdout)["sealed"]["surprises_cast_most"])
-    most = int((votes != guess[:, None]).sum(axis=(0, 2)).max())
-    assert spent == [most] * 3
-
-
 def test_clip_cuts_ballots_that_powerset_would_refuse(run: Run, votes_file: Path) -> None:
     powerset = ("--mechanism", "powerset", "--sigma", 5, "--max-positives", 1)
     call = ("label", votes_file, *powerset, *BUDGET, "--output", "labels.csv")

@@ -204,11 +204,6 @@ def test_names_of_arrays(tmp_path: Path) -> None:
     ballots = votefiles.read(tmp_path / "v.npz")
     assert ballots.head(1).query_names == ("7",)
     assert ballots.clip(1).voter_names == ("a", "b", "c")
-    np.savez(tmp_path / "v.npz", votes=votes, **{**names, "label_names": ["x", "y"]})
-    with pytest.raises(
-        pv.BallotError, match=r"v\.npz must have one name a label, 1 of them, got 2"
-    ):
-        votefiles.read(tmp_path / "v.npz")
 
 
 SWAPPED = [(30, 1, 4), (2, 2001, 4), (40, 1000, 8), (50, 40, 1000)]
