@@ -14,10 +14,6 @@ that a part is kept before anything else may happen to it, and that nothing is s
 of a draft draws nothing once the ledger knows that another copy has come further.
 Nothing sealed is in a draft: only what was released, and public numbers; and, where no ledger
 keeps it, how much of its allowance each voter has spent. So a draft is for its owner only.
-
-Whoever makes a *scratch folder* holds a lock inside it for as long as it lives. A process that is
-killed leaves its folder behind, but not the lock: that is how the next process knows what is
-nobody's.
 """
 
 from __future__ import annotations
@@ -27,9 +23,7 @@ import json
 import os
 import re
 import secrets
-import shutil
 import stat
-import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -48,7 +42,6 @@ except ImportError:  # no locks: two runs that write to one place may then distu
 
 _FORMAT = 3
 _NOTE, _CHARGE, _PART = b"note", b"charge", b"part"  # kinds of frames
-_LOCK = "privote.lock"
 PART = ".part"  # in the name of a file that is being written
 _UNPACKED = 1 << 30  # bytes that any file may unpack to at once
 _SQUEEZED = 200  # beyond that, at most so many times what is stored: more is no data
@@ -122,11 +115,6 @@ class Draft:
     def claim(self) -> str:
         """A name for what is paid for next: the same in a resumed run that has come as far."""
         return f"{self._key}.{self._place}"
-
-    @property
-    def unread(self) -> bool:
-        """Whether an earlier run kept more than was read by now."""
-        return bool(self._unread)
 
     def ahead(self) -> bytes | None:
         """Return what :meth:`read` will return next, and leave it there."""
@@ -365,7 +353,7 @@ def check_new(
 ) -> Path:
     """Refuse a place to write to, before the work: the one rule of whatever writes.
 
-    A file is replaced with ``force`` only, and one of ``keep``, which is being read, never.
+    A file is replaced with ``force`` only, and one of ``keep``, which is in use, never.
     """
     if not isinstance(path, str | os.PathLike):
         raise InputError(argument, "must name a file", path)
@@ -387,7 +375,9 @@ def check_new(
             argument, f"{str(path)!r} cannot be written: there is no folder {str(file.parent)!r}"
         )
     if os.path.realpath(file) in {os.path.realpath(other) for other in keep}:
-        raise InputError(argument, f"{str(path)!r} is what this command reads: name another file")
+        raise InputError(
+            argument, f"{str(path)!r} is used by this command already: name another file"
+        )
     if file.is_symlink() and not file.exists():
         raise InputError(argument, f"{str(path)!r} is a link that leads nowhere: name a file")
     if file.exists() and not force:
@@ -524,63 +514,6 @@ def sync_folder(folder: Path) -> None:
         file = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(file)
-        finally:
-            os.close(file)
-
-
-# -- scratch folders -------------------------------------------------------------------------------
-
-
-class Scratch:
-    """A new folder that only its owner may enter; those of dead processes beside it are removed.
-
-    Parameters
-    ----------
-    parent
-        Where to make it; None: the system's folder for temporary files.
-    prefix
-        How its name begins. Folders with other beginnings are left alone.
-    """
-
-    def __init__(self, parent: Path | None, prefix: str) -> None:
-        sweep(parent, prefix)
-        place = Path(tempfile.gettempdir()) if parent is None else parent
-        try:
-            self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
-            draft = self.path / f"{_LOCK}.new"
-            self._lock = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        except OSError as error:
-            raise InputError(
-                f"{str(place)!r} cannot be written: {error.strerror or error}"
-            ) from None
-        if lock(self._lock):  # without locks nobody takes it for a dead one's
-            draft.rename(self.path / _LOCK)  # never there without being locked
-
-    def remove(self) -> None:
-        """Remove the folder with all that is in it."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        held, self._lock = self._lock, -1
-        if held >= 0:
-            os.close(held)
-
-
-def sweep(parent: Path | None, prefix: str) -> None:
-    """Remove the folders of this user's dead processes; never one whose process lives."""
-    place = Path(tempfile.gettempdir()) if parent is None else parent
-    with suppress(OSError):
-        for folder in place.iterdir():
-            # Beyond the prefix a name has what `mkdtemp` chose, eight letters.
-            if folder.name.startswith(prefix) and len(folder.name) == len(prefix) + 8:
-                _remove_if_dead(folder)
-
-
-def _remove_if_dead(folder: Path) -> None:
-    with suppress(OSError):
-        file = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
-        try:
-            own = os.fstat(file).st_uid == os.geteuid() and not folder.is_symlink()
-            if own and lock(file):  # else its process lives
-                shutil.rmtree(folder, ignore_errors=True)
         finally:
             os.close(file)
 

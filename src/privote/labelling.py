@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from .accounting.renyi import Orders, rounded_up
 from .accounting.renyi import epsilon as to_epsilon
-from .errors import InputError, PrivoteWarning
+from .errors import InputError, PrivoteWarning, whole
 from .files import Draft, beside, check_new, complete
 from .forecast import forecast
 from .guardian import AUTO, Guardian, record_kept, seats
@@ -35,7 +35,7 @@ from .mechanisms.base import check_electorate
 from .mechanisms.tally import PERCENT
 from .planning.budget import queries_for
 from .release import GUARANTEES, Release, Sealed, decide, digest_of_facts
-from .votes.cube import Ballots, BallotSource, Threshold, check_head
+from .votes.cube import Ballots, BallotSource, Threshold
 
 ALL_THERE = b"all"  # the note after the last part
 STOPPED = "It stopped after"  # begins the sentence that says so
@@ -178,7 +178,11 @@ def label(
             if voter_ids is not None:
                 seats(voter_ids, ballots.voters)
             budget = Budget(epsilon=epsilon, delta=delta)
-            wanted = ballots.queries if queries is None else check_head(queries, ballots.queries)
+            wanted = (
+                ballots.queries
+                if queries is None
+                else whole("queries", queries, 1, ballots.queries)
+            )
             note = None if draft is None else draft.read()
             names = getattr(ballots, "voter_names", None) if voter_ids is None else voter_ids
             order = None if names is None else digest_of_facts({"voters": [*map(str, names)]})
@@ -252,21 +256,15 @@ def _check(mechanism: Any, guarantee: Any) -> None:
         raise InputError("mechanism", rule, mechanism)
 
 
-def ballots_of(
-    votes: Any,
-    mechanism: Mechanism | str,
-    threshold: Threshold = None,
-    empty_chunks: str | None = None,
-) -> BallotSource:
+def ballots_of(votes: Any, mechanism: Mechanism | str, threshold: Threshold = None) -> BallotSource:
     """Return votes as checked ballots; probabilities in steps, where a mechanism counts these.
 
     Whether they are probabilities is told by the type of an array, or by a mechanism that was named
     with a grid, never by what the votes are.
     """
-    how: dict[str, Any] = {"threshold": threshold, "empty_chunks": empty_chunks}
     if isinstance(mechanism, Mechanism):
-        return Ballots.of(votes, steps=mechanism.vote_steps, soft=True, **how)
-    return Ballots.of(votes, steps=PERCENT, **how)
+        return Ballots.of(votes, threshold=threshold, steps=mechanism.vote_steps, soft=True)
+    return Ballots.of(votes, threshold=threshold, steps=PERCENT)
 
 
 def guarantee_of(

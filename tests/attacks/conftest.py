@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from tests.ledger.conftest import database, server
 
-__all__ = ["Outcome", "database", "full", "scaled", "server"]
+__all__ = ["Outcome", "database", "full", "scaled", "server", "time_limit"]
 
 Outcome = Callable[[str, int, int], None]
 
@@ -26,6 +28,22 @@ def full() -> bool:
 def scaled(small: int, large: int) -> int:
     """Return how often to try."""
     return large if full() else small
+
+
+@contextmanager
+def time_limit(seconds: int = 60) -> Iterator[None]:
+    """Raise TimeoutError if the block takes longer: a hang takes for ever."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError("it hangs")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture

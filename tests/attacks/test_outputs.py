@@ -22,11 +22,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import typer
 from tests.attacks.conftest import Outcome, scaled
-from typer.testing import CliRunner
+from tests.cli.conftest import invoke
 
-from privote.cli import app
 from privote.guardian import Guardian
 from privote.ledger import Ledger
 
@@ -180,10 +178,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Any:
     made.close()
 
 
-def invoke(*arguments: object) -> Any:
-    return CliRunner().invoke(app, [str(part) for part in arguments])
-
-
 def entries(ledger: Path) -> int:
     """Return how many charges a ledger holds."""
     if not ledger.exists() or not ledger.stat().st_size:
@@ -331,16 +325,6 @@ def test_a_draft_that_was_not_finished_is_not_thrown_away(
     outcome("a run that was charged, begun anew", len(CASES) - 1, through)
 
 
-def verbs(group: Any = None, *before: str) -> list[tuple[str, ...]]:
-    """Return the words of every verb there is."""
-    group = typer.main.get_command(app) if group is None else group
-    found = []
-    for name, command in group.commands.items():
-        words = (*before, *name.split())
-        found += verbs(command, *words) if hasattr(command, "commands") else [words]
-    return found
-
-
 def printed(folder: Path) -> dict[str, tuple[list[object], int]]:
     """Return commands that print, and their exit codes where nothing can be printed."""
     label = label_command(folder)
@@ -371,8 +355,6 @@ def printed(folder: Path) -> dict[str, tuple[list[object], int]]:
 def test_standard_output_that_fails(tmp_path: Path, runs: Runs, outcome: Outcome, how: str) -> None:
     """Results are on disk before anything is printed; then it is one sentence, and no traceback."""
     commands, through = printed(tmp_path), []
-    for words in verbs():
-        commands.setdefault(" ".join(words), ([*words, "--help"], 2))
     for name, (arguments, lost) in commands.items():
         code, log = runs.go(*arguments, stdout=how)
         wanted = lost if how != "pipe" or lost == 6 else 0

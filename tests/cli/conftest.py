@@ -43,3 +43,22 @@ def votes_file(tmp_path: Path, votes: npt.NDArray[np.bool_]) -> Path:
     path = tmp_path / "votes.npy"
     np.save(path, votes)
     return path
+
+
+def invoke(*arguments: object) -> Any:
+    """Run ``privote`` with these arguments, where the test is."""
+    return CliRunner().invoke(app, [str(part) for part in arguments])
+
+
+def write_rows(folder: Path, **sizes: int) -> Path:
+    """Write tables of visits, two a person, with features a, b, c and labels flu and cold."""
+    rng = np.random.default_rng(0)
+    for name, rows in sizes.items():
+        X = rng.normal(size=(rows, 3))
+        Y = (X[:, :2] + 0.2 * rng.normal(size=(rows, 2)) > 0.4).astype(int)
+        lines = [
+            ",".join(map(str, (f"v{i}", f"p{i // 2}", *x.tolist(), *y.tolist())))
+            for i, (x, y) in enumerate(zip(X, Y, strict=True))
+        ]
+        (folder / f"{name}.csv").write_text("\n".join(["visit,who,a,b,c,flu,cold", *lines]))
+    return folder

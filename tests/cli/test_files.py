@@ -11,27 +11,24 @@ from privote.cli.files import claimed, read_array
 from privote.report.tables import write_label_csv
 
 
-def test_the_draft_becomes_the_output(tmp_path: Path) -> None:
+def test_a_file_is_whole_or_absent(tmp_path: Path) -> None:
     target = tmp_path / "labels.csv"
-    with claimed(target, force=False) as draft:
-        assert not target.exists()
-        draft.write_text("done")
-    assert target.read_text() == "done"
-    assert [path.name for path in tmp_path.iterdir()] == ["labels.csv"]
-    mask = os.umask(0)
-    os.umask(mask)
-    assert target.stat().st_mode & 0o777 == 0o666 & ~mask
 
-
-def test_a_failure_leaves_nothing(tmp_path: Path) -> None:
     def fail() -> None:
-        with claimed(tmp_path / "labels.csv", force=False) as draft:
+        with claimed(target, force=False) as draft:
             draft.write_text("half")
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
         fail()
     assert list(tmp_path.iterdir()) == []
+    with claimed(target, force=False) as draft:
+        assert not target.exists()
+        draft.write_text("done")
+    assert target.read_text() == "done"
+    assert [path.name for path in tmp_path.iterdir()] == ["labels.csv"]
+    os.umask(mask := os.umask(0))
+    assert target.stat().st_mode & 0o777 == 0o666 & ~mask
 
 
 def test_a_file_that_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""Names on the command line: allowances follow voters, not their place in a file."""
+"""Names on the command line: allowances follow voters; labels and queries keep their names."""
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from tests.cli.conftest import Run
-
-import privote as pv
-from privote.cli.files import read_names
 
 LABEL = ("--mechanism", "binary", "--sigma", 7, "--epsilon", 8, "--delta", 1e-5, "--force")
 EVERY = ("--guarantee", "allowance")
@@ -78,67 +76,29 @@ def test_whose_ballots_were_refused_is_for_the_owner(run: Run, tmp_path: Path) -
     assert 0 < refused["site 0"] < 100
     shown = run(*call, "--show-sealed").stdout
     open_part, owners = shown.split("For the owner's eyes")
-    assert "and of 2 more" in owners
+    assert "of 7 voters" in owners
     for text in (open_part, run(*call).stdout, run(*call, "--json").stdout):
         assert "refused" not in text
         assert "site 0" not in text
 
 
-@pytest.mark.parametrize("kind", ["txt", "csv", "npy", "npz", "numbers"])
-def test_names_come_from_many_files(tmp_path: Path, kind: str) -> None:
-    made, path = ["a", "b c", "é"], tmp_path / f"names.{kind}"
-    if kind == "txt":
-        path.write_text("a\n b c \r\né\n\n", encoding="utf-8")
-    elif kind == "csv":
-        path.write_text('\ufeffcity,voter\nX,a\n"Y, Z",b c\n,é\n', encoding="utf-8")
-    elif kind == "npy":
-        np.save(path, np.array(made))
-    elif kind == "npz":
-        np.savez(path, votes=np.zeros(2), voter_ids=np.array(made))
-    else:
-        path, made = tmp_path / "names.npy", ["7", "8"]
-        np.save(path, np.array([7, 8]))
-    assert read_names(path) == made
-
-
-def bad_files(folder: Path) -> None:
-    """Write one file of every kind that holds no names."""
-    (folder / "few.txt").write_text("a\nb\n")
-    (folder / "empty.txt").write_text("")
-    (folder / "gap.txt").write_text("a\n\n" + "\n".join(map(str, range(18))))
-    (folder / "twice.txt").write_text("\n".join(["a"] * 20))
-    (folder / "columns.csv").write_text("name,city\na,b\n")
-    (folder / "binary.txt").write_bytes(b"\xff\xfe\x00")
-    np.savez(folder / "none.npz", votes=np.zeros(3))
-    np.save(folder / "floats.npy", np.zeros(20))
-    np.save(folder / "square.npy", np.zeros((4, 5), int))
-    np.save(folder / "objects.npy", np.array([None] * 20), allow_pickle=True)
-
-
-BAD = {
-    "few.txt": "--voter-ids must be 20 different names, got 2",
-    "empty.txt": "--voter-ids must be 20 different names, got 0",
-    "gap.txt": "voter 1 has an empty one",
-    "twice.txt": "different names, but voters",
-    "columns.csv": "no column 'voter'",
-    "binary.txt": "--voter-ids 'binary.txt' cannot be read",
-    "none.npz": "no array 'voter_ids'; it has: votes",
-    "floats.npy": "texts or integers, got float64",
-    "square.npy": "got int64 of shape (4, 5)",
-    "objects.npy": "--voter-ids 'objects.npy' cannot be read",
-    "absent.txt": "--voter-ids 'absent.txt' cannot be read",
-    ".": "--voter-ids '.' cannot be read",
+BAD: dict[str, bytes] = {
+    "few.txt": b"a\nb\n",
+    "empty.txt": b"",
+    "gap.txt": b"a\n\n" + b"\n".join(b"%d" % i for i in range(18)),
+    "twice.txt": b"\n".join([b"a"] * 20),
+    "binary.txt": b"\xff\xfe\x00",
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("name", [*BAD, "absent.txt", "."])
 def test_bad_names_charge_nothing(run: Run, votes_file: Path, tmp_path: Path, name: str) -> None:
-    bad_files(tmp_path)
-    done = run(*CALL, *LEDGER, "--voter-ids", name)
+    for file, content in BAD.items():
+        (tmp_path / file).write_bytes(content)
+    done = run(*CALL, *LEDGER, "--voter-ids", name, "--json")
     assert done.exit_code == 2
-    assert done.stderr.startswith("error: ")
+    assert json.loads(done.stdout)["argument"] == "--voter-ids"
     assert done.stderr.count("\n") == 1
-    assert BAD[name] in done.stderr
     assert not (tmp_path / "labels.csv").exists()
     assert not (tmp_path / "ledger.db").exists()
 
@@ -158,16 +118,55 @@ def test_strangers_and_other_guarantees_are_refused(
     assert entries(run) == before
 
 
-def test_unnamed_voters_of_another_file_are_taken_for_the_same(run: Run, tmp_path: Path) -> None:
-    rng = np.random.default_rng(5)
-    for name in ("one.npy", "two.npy"):
-        np.save(tmp_path / name, rng.random((30, 40, 2)) < 0.1)
-    budget = ("--epsilon", 8, "--delta", 1e-5, "--ledger", "both.db", "--guarantee", "allowance")
-    first = run("label", "one.npy", *budget, "--output", "a.csv", "--plan-for", 60)
-    assert first.exit_code == 0
-    done = run("label", "two.npy", *budget, "--output", "b.csv")
+# -- votes in CSV files ----------------------------------------------------------------------------
+
+NAMES = ("fever", "=cough", "rash, mild", "pain")
+
+
+@pytest.fixture
+def sheet(tmp_path: Path, votes: npt.NDArray[np.bool_]) -> Path:
+    path = tmp_path / "votes.csv"
+    with path.open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["query", "voter", *NAMES])
+        for query in reversed(range(12)):
+            for voter in range(20):
+                said = np.where(votes[query, voter], "yes", "no").tolist()
+                writer.writerow([f"case {query}", f"site {voter}", *said])
+    return path
+
+
+def test_names_go_from_the_votes_to_the_labels(run: Run, sheet: Path, tmp_path: Path) -> None:
+    done = run("label", sheet, *LABEL, *LEDGER, "--output", "labels.csv")
     assert done.exit_code == 0, done.stderr
-    shown = " ".join(done.stdout.split())
-    assert "voters without names are taken to be the same persons in every run" in shown
-    charges = [e for e in pv.Ledger.open("both.db").published() if e["kind"] == "charge"]
-    assert len(charges) == 1  # nobody gets a second allowance
+    assert done.stderr == ""
+    assert "their names, whatever their order" in done.stdout
+    with (tmp_path / "labels.csv").open(newline="") as stream:
+        header, *rows = list(csv.reader(stream))
+    assert header == ["query", "fever", "'=cough", "rash, mild", "pain"]
+    assert [row[0] for row in rows] == [f"case {query}" for query in range(12)]
+    assert "site" not in (tmp_path / "labels.csv").read_text() + done.stdout
+    facts = json.loads(
+        run("label", sheet, *LABEL, "--seed", 1, "--json", "--output", "again.npz").stdout
+    )
+    assert facts["label_names"] == list(NAMES)
+
+
+def test_labels_with_names_are_a_baseline_in_any_order(
+    run: Run, sheet: Path, tmp_path: Path
+) -> None:
+    first = run("label", sheet, *LABEL, "--output", "labels.csv")
+    assert first.exit_code == 0, first.stderr
+    head, *rows = (tmp_path / "labels.csv").read_text().splitlines()
+    (tmp_path / "mixed.csv").write_text("\n".join([head, *reversed(rows)]))
+    said = []
+    for name in ("labels.csv", "mixed.csv"):
+        more = ("--baseline", name, "--seed", 3, "--output", f"out-{name}")
+        done = run("label", sheet, *LABEL, *more)
+        assert done.exit_code == 0, done.stderr
+        said.append((tmp_path / f"out-{name}").read_text())
+    assert said[0] == said[1]
+    (tmp_path / "few.csv").write_text("\n".join([head, *rows[1:]]))
+    lost = run("label", sheet, *LABEL, "--baseline", "few.csv", "--output", "x.csv")
+    assert lost.exit_code == 2
+    assert "must name every query of the votes, once" in lost.stderr

@@ -64,16 +64,6 @@ def test_the_owner_sees_it_on_request(run: Run, votes_file: Path, release: pv.Re
     assert sealed["epsilon_of_costliest_voter"] == pytest.approx(release.sealed.bills().max())
 
 
-def test_who_ran_out_is_sealed(run: Run, tmp_path: Path) -> None:
-    np.save(tmp_path / "busy.npy", np.ones((100, 17, 3), bool))
-    quiet = run("label", "busy.npy", *LABEL, "--output", "a.csv", "--json")
-    assert quiet.exit_code == 0
-    assert "sealed" not in json.loads(quiet.stdout)
-    assert "ran_out" not in quiet.stdout
-    asked = run("label", "busy.npy", *LABEL, "--output", "b.csv", "--show-sealed", "--json")
-    assert json.loads(asked.stdout)["sealed"]["voters_who_ran_out"] == 17
-
-
 def test_nothing_is_sealed_under_worst_case(run: Run, votes_file: Path) -> None:
     call = ("label", votes_file, *LABEL, "--guarantee", "worst-case", "--show-sealed")
     assert "every number may be published" in run(*call, "--output", "a.csv").stdout

@@ -12,21 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
+from tests.cli.conftest import invoke
 from tests.refusals import refused
-from typer.testing import CliRunner
 
 import privote as pv
-from privote.cli import app
 from privote.datasets import Images, pictures
 from privote.learning import PictureEncoder
 
 pytest.importorskip("efficientnet_lite_pytorch", reason="needs the extra [pictures]")
 
 BUDGET = ("--epsilon", "8", "--delta", "1e-3")
-
-
-def invoke(*arguments):
-    return CliRunner().invoke(app, [str(part) for part in arguments])
 
 
 def draw(folder: Path, count: int, seed: int) -> None:
@@ -180,65 +175,61 @@ def lines(folder: Path, change) -> None:
     table.write_text("\n".join(change(table.read_text().splitlines())) + "\n")
 
 
+def replaced(name: str, content: bytes):
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def instead(make):
+    return lambda f: [(f / "000.png").unlink(), make(f / "000.png")]
+
+
+def table(change):
+    return lambda folder: lines(folder, change)
+
+
 BROKEN = {
     "a missing file": lambda f: (f / "000.png").unlink(),
-    "text as PNG": lambda f: (f / "000.png").write_text("no picture"),
-    "0 bytes": lambda f: (f / "000.png").write_bytes(b""),
-    "a huge header": lambda f: (f / "000.png").write_bytes(huge()),
+    "text as PNG": replaced("000.png", b"no picture"),
+    "0 bytes": replaced("000.png", b""),
+    "a huge header": replaced("000.png", huge()),
     "half a file": lambda f: (f / "001.jpg").write_bytes((f / "001.jpg").read_bytes()[:400]),
-    "a link to nowhere": lambda f: [(f / "000.png").unlink(), (f / "000.png").symlink_to("none")],
-    "a folder as PNG": lambda f: [(f / "000.png").unlink(), (f / "000.png").mkdir()],
-    "pictures without labels": lambda f: lines(f, lambda rows: rows[:-1]),
-    "labels without pictures": lambda f: lines(f, lambda rows: [*rows, "999.png,p,1,0"]),
-    "a picture twice": lambda f: lines(f, lambda rows: [*rows, rows[1]]),
-    "a climbing path": lambda f: lines(f, lambda rows: [*rows, "../private/000.png,p,1,0"]),
-    "an empty name": lambda f: lines(f, lambda rows: [*rows, ",p,1,0"]),
-    "no label": lambda f: lines(f, lambda rows: [*rows[:-1], rows[-1][:-1] + "maybe"]),
-    "no rows": lambda f: lines(f, lambda rows: rows[:1]),
+    "pixels of no kind": lambda f: (f / "000.png").write_bytes((f / "002.png").read_bytes()[:40]),
+    "a link to nowhere": instead(lambda path: path.symlink_to("none")),
+    "a folder as PNG": instead(Path.mkdir),
+    "pictures without labels": table(lambda rows: rows[:-1]),
+    "labels without pictures": table(lambda rows: [*rows, "999.png,p,1,0"]),
+    "a picture twice": table(lambda rows: [*rows, rows[1]]),
+    "a climbing path": table(lambda rows: [*rows, "../private/000.png,p,1,0"]),
+    "an empty name": table(lambda rows: [*rows, ",p,1,0"]),
+    "no label": table(lambda rows: [*rows[:-1], rows[-1][:-1] + "maybe"]),
+    "no rows": table(lambda rows: rows[:1]),
     "no table": lambda f: (f / "labels.csv").unlink(),
     "no pictures": lambda f: [p.unlink() for p in f.iterdir() if p.suffix != ".csv"],
-    "pixels of no kind": lambda f: (f / "000.png").write_bytes((f / "002.png").read_bytes()[:40]),
 }
+OPTIONS = (
+    *("--labels disc,round", "--id-column who", "--id-column name", "--group-column nobody"),
+    *("--columns who", "--size 8", "--device abacus", "--embedding resnet50"),
+    *("--weights weights.pth", "--public HERE", "--public HERE/labels.csv"),
+)
 
 
-@pytest.mark.parametrize("name", BROKEN)
-def test_broken_pictures_are_named_and_nothing_is_charged(name, drawn, broken, tmp_path):
-    BROKEN[name](broken)
-    ledger = tmp_path / "ledger.db"
-    more = ("--labels", "disc,square", "--ledger", ledger)
-    result = train(drawn, broken, tmp_path / "out", *more)
-    assert_refused(result, ledger, tmp_path)
+@pytest.mark.parametrize("case", [*BROKEN, *OPTIONS])
+def test_broken_pictures_and_wrong_options_charge_nothing(case, drawn, broken, tmp_path):
+    more = ["--labels", "disc,square" if case in BROKEN else "disc"]
+    if case in BROKEN:
+        BROKEN[case](broken)
+    else:
+        more += case.replace("HERE", str(broken)).split()
+    ledger, output = tmp_path / "ledger.db", tmp_path / "out"
+    assert_refused(train(drawn, broken, output, *more, "--ledger", ledger), ledger, output)
 
 
-OPTIONS = {
-    "a wrong column": ("--labels", "disc,round"),
-    "a wrong column of files": ("--labels", "disc", "--id-column", "who"),
-    "a column of files that is not there": ("--labels", "disc", "--id-column", "name"),
-    "a wrong column of persons": ("--labels", "disc", "--group-column", "nobody"),
-    "columns": ("--labels", "disc", "--columns", "who"),
-    "a small size": ("--labels", "disc", "--size", "8"),
-    "no device": ("--labels", "disc", "--device", "abacus"),
-    "a network without weights": ("--labels", "disc", "--embedding", "resnet50"),
-    "weights that are known": ("--labels", "disc", "--weights", "weights.pth"),
-    "private pictures as public ones": ("--labels", "disc", "--public", "HERE"),
-    "public rows that are no folder": ("--labels", "disc", "--public", "HERE/labels.csv"),
-}
-
-
-@pytest.mark.parametrize("name", OPTIONS)
-def test_wrong_options_are_named_and_nothing_is_charged(name, drawn, broken, tmp_path):
-    ledger = tmp_path / "ledger.db"
-    more = [part.replace("HERE", str(broken)) for part in OPTIONS[name]]
-    result = train(drawn, broken, tmp_path / "out", *more, "--ledger", ledger)
-    assert_refused(result, ledger, tmp_path)
-
-
-def assert_refused(result, ledger, folder):
+def assert_refused(result, ledger, output):
     assert result.exit_code == 2, result.output
     assert result.exception is None or isinstance(result.exception, SystemExit)
     assert "Traceback" not in result.output
     assert not ledger.exists()
-    assert not (folder / "out" / "student.student").exists()
+    assert not (output / "student.student").exists()
 
 
 def test_weights_of_another_digest_are_refused(monkeypatch):
@@ -255,11 +246,11 @@ def test_without_the_wheels_the_extra_is_named(monkeypatch):
 
 
 def test_a_table_has_no_network_in_front(drawn, tmp_path):
-    table = tmp_path / "rows.csv"
-    table.write_text("a,b,sick\n" + "1,2,0\n3,4,1\n" * 20)
+    rows, output = tmp_path / "rows.csv", tmp_path / "out"
+    rows.write_text("a,b,sick\n" + "1,2,0\n3,4,1\n" * 20)
     more = ("--labels", "sick", "--embedding", "efficientnet-lite0", *BUDGET)
-    result = invoke("train", table, *more, "--output", tmp_path / "out")
-    assert_refused(result, tmp_path / "ledger.db", tmp_path)
+    result = invoke("train", rows, *more, "--output", output)
+    assert_refused(result, tmp_path / "ledger.db", output)
 
 
 def test_labels_may_be_listed_in_one_cell(drawn, broken):

@@ -41,7 +41,6 @@ def test_models_to_labels(
 ) -> None:
     done = run("votes", "rows.npy", "models", *LABELS, "--output", "votes.zarr")
     assert done.exit_code == 0, done.stderr
-    assert "votes written to  votes.zarr" in done.stdout
     assert "Next: privote label votes.zarr" in done.stdout
     found = pv.Ballots.of(tmp_path / "votes.zarr")
     wanted = np.stack([model.predict(rows()) for model in models.values()], axis=1)

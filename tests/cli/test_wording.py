@@ -4,11 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
 from tests.cli.conftest import Run
 
-from privote.cli import app, output
-from privote.cli.output import Spelling, Verb
+from privote.cli import output
+from privote.cli.output import Spelling
 from privote.errors import InputError
 
 SPELLING = {
@@ -39,31 +38,6 @@ SPELLING = {
 )
 def test_arguments_become_options(error: InputError, expected: str) -> None:
     assert error.worded(Spelling(SPELLING).spell) == expected
-
-
-def test_every_verb_speaks_so() -> None:
-    def verbs(group: object) -> list[object]:
-        commands = getattr(group, "commands", None)
-        return [group] if commands is None else [v for c in commands.values() for v in verbs(c)]
-
-    found = verbs(typer.main.get_command(app))
-    assert len(found) > 10
-    assert all(isinstance(verb, Verb) for verb in found)
-
-
-BUDGET = ("--epsilon", 8, "--delta", 1e-5)
-
-
-def test_public_rows_that_do_not_fit_are_named(run: Run, tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    lines = [",".join(map(str, row)) for row in np.round(rng.random((30, 2)), 3).tolist()]
-    private = ["a,b,flu", *(f"{line},{i % 2}" for i, line in enumerate(lines))]
-    (tmp_path / "private.csv").write_text("\n".join(private))
-    (tmp_path / "public.csv").write_text("a,b\n0.1,0.2")
-    call = ("train", "private.csv", "--labels", "flu", "--public", "public.csv", *BUDGET)
-    done = run(*call, "--method", "neighbours", "--output", "run")
-    assert done.exit_code == 2
-    assert done.stderr.startswith("error: public.csv must have two public rows or more, got 1")
 
 
 # -- warnings --------------------------------------------------------------------------------------

@@ -198,7 +198,7 @@ def test_the_command_line_imports_it(run: Any) -> None:
     tuned = run("tune", "votes.npy", "--over", "mechanism", *own, "--sigma", 5, *budget)
     assert tuned.exit_code == 0, tuned.output
     assert "laplace-quota" in tuned.output
-    planned = run("plan", *own, "--voters", 40, "--labels", 3, *budget, "--wanted", 30)
+    planned = run("plan", *own, *flags, "--voters", 40, "--labels", 3, *budget)
     assert planned.exit_code == 0, planned.output
     audited = run("audit", *own, "--elections", 14)
     assert audited.exit_code == 0, audited.output

@@ -61,37 +61,25 @@ VOTES: dict[str, tuple[Content, str]] = {
         "name,x\nanna,1\nbob,0\nanna,0\n",
         "line 2 and line 4: a voter must cast one ballot",
     ),
-    "two votes": (
-        "query,voter,label,vote\n1,a,x,1\n1,b,x,0\n1,a,x,0\n",
-        "line 2 and line 4: a voter must cast one vote on one label of one query",
-    ),
     "no voter": ("query,voter,x\n1,a,1\n1,,1\n", "line 3, column 'voter' must name the voter"),
     "no voter anywhere": ("query,voter,x\n1,,\n2,,\n", "bad.csv names no voter"),
     "no query": ("query,voter,x\n1,a,1\n,b,1\n", "line 3, column 'query' must name the query"),
-    "no label": (
-        "voter,label,vote\na,x,1\nb,,1\n",
-        "line 3, column 'label' must name the label of this vote, and is empty",
-    ),
-    "a label and labels": (
-        "query,voter,label,x\n1,a,y,1\n",
-        "a row is one vote and the columns are query, voter, label and vote",
-    ),
     "a query of one voter": (
         "query,voter,x\n1,a,1\n1,b,1\n2,b,1\n",
         "line 4, column 'query' must be named by two voters or more, and this one is by one",
     ),
-    "a label of one voter": (
-        "voter,label\na,x\nb,x\nb,y\n",
-        "line 4, column 'label' must be named by two voters or more, and this one is by one",
+    "a row a vote": (
+        "query,voter,label,vote\n1,a,x,1\n1,b,x,0\n",
+        "must have one column a label, and none called 'label'",
     ),
     "an open quote": ('query,voter,x\n1,a,1\n1,"b,1\n', "line 3: cannot be read: unexpected end"),
     "a quote inside": ('query,voter,x\n1,"a"b,1\n', "line 2: cannot be read: ',' expected after"),
     "Latin-1": (
         "query,voter,x\n1,a,1\n1,\xe9,1\n".encode("latin-1"),
-        "line 3: must be text in UTF",
+        "after line 0: must be text in UTF-8",
     ),
     "UTF-16": ("query,voter,x\n1,a,\ud83d\n".encode("utf-16", "surrogatepass"), "in UTF-16"),
-    "bytes": (b"\x89PNG\r\n\x1a\n\x00\xff", "line 1: must be text in UTF-8"),
+    "bytes": (b"\x89PNG\r\n\x1a\n\x00\xff", "must be text in UTF-8"),
     "a huge cell": ("query,voter,x\n1,a," + "1" * 200_000, "line 2: cannot be read: field larger"),
 }
 SOFT: dict[str, tuple[Content, str]] = {
@@ -139,7 +127,7 @@ TABLES: dict[str, tuple[Content, str]] = {
     "a row too short": ("id,who,age,flu\n1,p,5\n", "line 2: 3 values under a header of 4"),
     "a row too long": ("id,who,age,flu\n1,p,5,1,1\n", "line 2: 5 values under a header of 4"),
     "an open quote": ('id,who,age,flu\n1,"p,5,1\n', "line 2: cannot be read: unexpected end"),
-    "Latin-1": ("id,who,age,flu\n1,\xe9,5,1\n".encode("latin-1"), "line 2: must be text in UTF-8"),
+    "Latin-1": ("id,who,age,flu\n1,\xe9,5,1\n".encode("latin-1"), "must be text in UTF-8"),
     "infinity": ("id,who,age,flu\n1,p,inf,1\n", "line 2, column 'age' must be"),
     "beyond floats": ("id,who,age,flu\n1,p,1e300,1\n", "line 2, column 'age' must be"),
 }

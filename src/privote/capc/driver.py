@@ -14,14 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import PeerError, PrivoteError
-from ..files import sweep
 from . import roles as r
 from .engine import SecureEngine
 from .messages import Message, decode, encode
 from .programs import QUERIER
 from .roles import Role
 from .streams import Client, Line, Log, Server, Settings
-from .tunnel import FRAME, MOST_EXCHANGE, SOCKETS, Outbox, Tunnel
+from .tunnel import FRAME, MOST_EXCHANGE, Outbox, Tunnel
 
 _GRACE = 5.0  # seconds for sessions to end when the program stops
 _DIGESTS = 4096  # bytes that a secure engine exchanges beside its sockets, and more
@@ -57,7 +56,6 @@ class Sessions:
         self._tunnels: set[Tunnel] = set()
         self._stopped = False
         self.bytes = 0  # of all sessions, both ways
-        sweep(None, SOCKETS)
 
     def call(self, client: Callable[[str], Client], work: r.Compute) -> None:
         """Compute as the querier: open a tunnel to the peer and run, in a thread."""

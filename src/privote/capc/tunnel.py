@@ -16,10 +16,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..errors import PeerError
-from ..files import Scratch
 from .engine import OTHER, OWN
 from .messages import printable
 
@@ -28,7 +29,6 @@ PIECE = 256 * 1024  # bytes of a socket or an exchange in one frame
 FRAME = PIECE + 64  # no frame is longer
 MOST_BYTES = 1 << 33
 MOST_EXCHANGE = 256 << 20
-SOCKETS = "pv-"  # how the names of their folders begin
 _BUFFER = 4 << 20
 _CONNECTIONS = 32
 _HEAD = struct.Struct("!BI")  # kind; number of the connection, or 1 for the last piece
@@ -166,8 +166,8 @@ class Tunnel:
         most_exchange: int = MOST_EXCHANGE,
     ) -> None:
         # Short: the path of a unix socket has room for about 100 characters.
-        self._scratch = Scratch(None, SOCKETS)
-        self.folder = self._scratch.path
+        self._scratch = TemporaryDirectory(prefix="pv-", ignore_cleanup_errors=True)
+        self.folder = Path(self._scratch.name)
         self.sent = self.received = 0
         self._outbox, self._incoming, self._patience = outbox, incoming, patience
         self._most, self._most_exchange = most_bytes, most_exchange
@@ -223,7 +223,7 @@ class Tunnel:
             self._outbox.put(_HEAD.pack(BYE, 0), wait=1.0)
         self._outbox.close()
         self._end_sockets()
-        self._scratch.remove()
+        self._scratch.cleanup()
 
     def fail(self, why: str) -> None:
         """Break the session off: both the engine and whoever waits in `exchange` notice."""

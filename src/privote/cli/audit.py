@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -11,7 +9,6 @@ import typer
 from privote.errors import InputError
 
 from .options import kind_of
-from .output import say
 
 if TYPE_CHECKING:
     from privote.mechanisms import Mechanism
@@ -23,8 +20,6 @@ def audit(
     elections: int = 100,
     voters: int = 5,
     labels: int = 3,
-    sampled: bool = False,
-    draws: int = 100_000,
     seed: int = 0,
     json: bool = False,
 ) -> None:
@@ -35,10 +30,9 @@ def audit(
         privote audit --mechanism binary --elections 500
 
     "exact" lists every neighbour of random small elections and compares the true divergence, by
-    the definition, with every stated cost; "missing" does so where votes are missing. "sampled"
-    counts what real releases do and bounds epsilon from below. Each number is the largest true
-    cost over the stated one: 1 is exact, less is safe, above 1 the guarantee is broken. No private
-    votes are involved.
+    the definition, with every stated cost; "missing" does so where votes are missing. Each number
+    is the largest true cost over the stated one: 1 is exact, less is safe, above 1 the guarantee
+    is broken. No private votes are involved.
 
     Parameters
     ----------
@@ -47,13 +41,13 @@ def audit(
         tally, or package.module:Class, which is imported.
     elections
         How many random elections each.
-    sampled
-        Also draw real releases and count.
-    draws
-        With ``sampled``: releases for each side.
     seed
-        For the elections; noise is never seeded.
+        For the elections.
     """
+    from privote.audit import exact
+
+    from .output import print_json, working
+
     kinds = tuple(kind_of(name) for name in mechanism or ())
     subjects = [s for s in _subjects(voters) if not kinds or type(s) in kinds]
     listed = {type(subject) for subject in subjects}
@@ -63,25 +57,31 @@ def audit(
             raise InputError(
                 "mechanism", "must have `variants`: no settings to audit it with", name
             )
-    size = _Size(voters=voters, labels=labels, elections=elections, seed=seed)
-    findings = _run(subjects, size, draws if sampled else None)
-    broken = [row for row in findings if not row["ok"]]
+    findings: list[dict[str, Any]] = []
+    with working("auditing", len(subjects)) as tick:
+        for done, subject in enumerate(subjects):
+            tick(done)
+            for missing in (False, True):
+                how: dict[str, Any] = {"elections": elections, "seed": seed, "missing": missing}
+                report = exact(subject, voters, labels, **how)
+                findings.append(
+                    {
+                        "mechanism": str(subject),
+                        "audit": "missing" if missing else "exact",
+                        "cases": report.neighbours,
+                        "ratio": max(report.ratios.values()),
+                        "ok": report.ok,
+                        "summary": report.summary(),
+                    }
+                )
+    size = {"voters": voters, "labels": labels, "elections": elections, "seed": seed}
+    ok = all(row["ok"] for row in findings)
     if json:
-        from .output import print_json
-
-        print_json({"ok": not broken, **asdict(size), "audits": findings})
+        print_json({"ok": ok, **size, "audits": findings})
     else:
-        _show(findings, broken, size)
-    if broken:
+        _show(findings, size)
+    if not ok:
         raise typer.Exit(1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Size:
-    voters: int
-    labels: int
-    elections: int
-    seed: int
 
 
 def _subjects(voters: int) -> list[Mechanism]:
@@ -116,85 +116,25 @@ def _subjects(voters: int) -> list[Mechanism]:
     ]
 
 
-def _run(subjects: list[Mechanism], size: _Size, draws: int | None) -> list[dict[str, Any]]:
-    """Return what each audit of each mechanism found."""
-    from .output import working
-
-    findings = []
-    with working("auditing", len(subjects)) as tick:
-        for done, subject in enumerate(subjects):
-            tick(done)
-            for kind, cases, ratio, report in _audits(subject, size, draws):
-                findings.append(
-                    {
-                        "mechanism": str(subject),
-                        "audit": kind,
-                        "cases": cases,
-                        "ratio": ratio,
-                        "ok": report.ok,
-                        "summary": report.summary(),
-                    }
-                )
-    return findings
-
-
-def _audits(
-    mechanism: Mechanism, size: _Size, draws: int | None
-) -> Iterator[tuple[str, int, float, Any]]:
-    """Yield the name, the number of cases, the largest ratio and the report of each audit."""
-    from privote import audit
-
-    for kind in ("exact", "missing"):
-        exact = audit.exact(
-            mechanism,
-            size.voters,
-            size.labels,
-            elections=size.elections,
-            missing=kind == "missing",
-            seed=size.seed,
-        )
-        yield kind, exact.neighbours, max(exact.ratios.values()), exact
-    if draws is not None:
-        votes, neighbour = _closest(mechanism, size.voters, size.labels)
-        sampled = audit.sampled(mechanism, votes, neighbour, draws=draws)
-        yield "sampled", sampled.draws, sampled.lower_bound / sampled.stated, sampled
-
-
-def _closest(mechanism: Mechanism, voters: int, labels: int) -> tuple[Any, Any]:
-    """Return an even vote and a neighbour that tips it: where one voter matters most."""
-    import numpy as np
-
-    most = mechanism.most_ones or labels
-    votes = np.zeros((1, voters, labels), np.bool_)
-    votes[:, : voters // 2, :most] = True
-    neighbour = votes.copy()
-    neighbour[:, voters - 1, :most] = True
-    return votes, neighbour
-
-
-def _show(findings: list[dict[str, Any]], broken: list[dict[str, Any]], size: _Size) -> None:
+def _show(findings: list[dict[str, Any]], size: dict[str, int]) -> None:
     from privote.report import Column
 
-    from .output import print_table
+    from .output import print_table, say
 
     rows: dict[str, dict[str, Any]] = {}
     for found in findings:
-        row = rows.setdefault(
-            found["mechanism"], {"mechanism": found["mechanism"], "verdict": "ok"}
-        )
+        row = rows.setdefault(found["mechanism"], {"mechanism": found["mechanism"]})
         row[found["audit"]] = found["ratio"]
-        if not found["ok"]:
-            row["verdict"] = "BROKEN"
-    kinds = dict.fromkeys(found["audit"] for found in findings)
+        row["verdict"] = "ok" if found["ok"] and row.get("verdict") != "BROKEN" else "BROKEN"
+    ratios = (Column(key=kind, digits=6) for kind in ("exact", "missing"))
     print_table(
         list(rows.values()),
-        columns=["mechanism", *(Column(key=kind, digits=6) for kind in kinds), "verdict"],
-        title=f"Audit: largest true cost / stated cost ({size.elections} elections each, "
-        f"voters: {size.voters}, labels: {size.labels})",
+        columns=["mechanism", *ratios, "verdict"],
+        title=f"Audit: largest true cost / stated cost ({size['elections']} elections each, "
+        f"voters: {size['voters']}, labels: {size['labels']})",
         caption=f"{sum(found['cases'] for found in findings):,} cases. Above 1 a guarantee is "
         "broken; 1 means that the stated cost is the true one.",
     )
-    for found in broken:
-        say(found["summary"])
-    count = f"{len(broken)} of {len(findings)}"
-    say(f"{count} audits found a violation." if broken else "All audits passed.")
+    broken = [found["summary"] for found in findings if not found["ok"]]
+    count = f"{len(broken)} of {len(findings)} audits found a violation."
+    say("\n".join([*broken, count if broken else "All audits passed."]))

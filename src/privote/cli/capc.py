@@ -120,7 +120,7 @@ def query(
     from .output import print_facts, print_json, say
 
     read, data = Site.read(site), table(rows)
-    guess = None if baseline is None else read_array(baseline, "baseline", "baseline")
+    guess = None if baseline is None else read_array(baseline, "baseline")
     with claimed_folder(output, force=force):  # before anything is charged
         warn_of_quality(read.terms, read.name, len(data.X))
         facts, answers = ask(read, data.X, baseline=guess)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
@@ -26,12 +25,13 @@ from privote.release import (
     statement_of,
 )
 from privote.votes.arrays import ArrayFile, read_npy
+from privote.votes.cube import Ballots
 from privote.votes.tables import CSVFile, name_in
 
 Array = npt.NDArray[Any]
 
 LABEL_FILES = (".csv", ".npz")
-CHANCES = (".csv", ".npy", ".npz")
+CHANCES = (".csv", ".npy")
 _ARRAY_FILES = (".npy", ".npz", ".csv")
 # Of whoever wrote a statement, and not of what is stated.
 _SOFTWARE = re.compile(r"^Software: privote [\w.+-]+(, [\w-]+ [\w.+-]+){3}\.$", re.MULTILINE)
@@ -108,10 +108,8 @@ def write_probabilities(path: Path, release: Release) -> None:
     if path.suffix == ".csv":
         queries, names = release.query_names, release.label_names
         write_label_csv(chances.round(6), path, queries=queries, names=names)
-    elif path.suffix == ".npy":
-        np.save(path, chances)
     else:
-        np.savez_compressed(path, probabilities=chances)
+        np.save(path, chances)
 
 
 def read_stated(path: Path) -> tuple[dict[str, Any], Array | None, list[dict[str, Any]]]:
@@ -180,148 +178,74 @@ def _wrong(fact: str, stated: Any, due: Any) -> dict[str, Any]:
     return {"fact": fact, "stated": stated, "ledger": due}
 
 
-def check_statement(path: Path, output: Path, *, force: bool, keep: Iterable[Path] = ()) -> None:
+def check_statement(path: Path, *, force: bool, keep: Sequence[Path]) -> None:
     """Refuse a statement's place before anything is released."""
-    if not path.name:
-        raise InputError("statement", "must be a file", str(path))
     if path.suffix == ".json":
         raise InputError("statement", "is a text file; its .json is written beside it")
-    for file in (path, path.with_suffix(".json")):
-        if file.absolute() == output.absolute():
-            raise InputError("statement", f"and `output` must differ, both are {str(file)!r}")
-        check_new("statement", file, force=force, keep=keep)
+    check_new("statement", path, force=force, keep=keep)
+    check_new("statement", path.with_suffix(".json"), force=force, keep=keep)
 
 
-def read_names(path: Path) -> list[str]:
-    """Read the voters' names, in the order of the votes.
-
-    ``.npz``: array ``voter_ids``; ``.npy``: a 1-D array; ``.csv``: the column ``voter``; any other
-    file: a text with one name a line. Texts or integers; blanks around a name do not count.
-    """
+def read_names(path: Path, argument: str = "voter_ids") -> list[str]:
+    """Read names from a text file, one a line; blanks around a name do not count."""
     try:
-        names = _NAME_READERS.get(path.suffix, _lines)(check_file(path))
-    except (OSError, ValueError, csv.Error) as error:
-        raise InputError("voter_ids", f"{str(path)!r} cannot be read: {error}") from None
-    return [str(name).strip() for name in names]
+        text = check_file(path, argument).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeError) as error:
+        raise InputError(argument, f"{str(path)!r} cannot be read: {error}") from None
+    return [name.strip() for name in text.rstrip().splitlines()]
 
 
-def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8-sig").rstrip().splitlines()
-
-
-def _column(path: Path) -> list[str]:
-    with path.open(newline="", encoding="utf-8-sig") as stream:
-        table = csv.DictReader(stream)
-        if "voter" not in (table.fieldnames or ()):
-            raise ValueError("it has no column 'voter'")
-        return [name_in(row["voter"] or "") for row in table]
-
-
-def _array(path: Path) -> list[Any]:
-    if path.suffix == ".npz":
-        arrays = ArrayFile(path)
-        if "voter_ids" not in arrays:
-            raise ValueError(f"it has no array 'voter_ids'; it has: {', '.join(arrays.names)}")
-        data = arrays["voter_ids"]
-    else:
-        data = read_npy(path)
-    if data.ndim != 1 or data.dtype.kind not in "iuU":
-        raise ValueError(
-            f"names must be one axis of texts or integers, got {data.dtype} of shape {data.shape}"
-        )
-    return list(data.tolist())
-
-
-_NAME_READERS: dict[str, Callable[[Path], list[Any]]] = {
-    ".csv": _column,
-    ".npy": _array,
-    ".npz": _array,
-}
-
-
-def read_truth(
-    votes: str,
-    truth: Path | None,
-    queries: int,
-    labels: int,
-    names: Sequence[str] | None = None,
-) -> Array | None:
+def read_truth(votes: str, truth: Path | None, ballots: Ballots) -> Array | None:
     """Return true labels (queries, labels): from their own file, or beside the votes.
 
-    ``names`` are those of the queries: a CSV file that has them is brought into their order.
-
-    Without a file of their own, those are taken that an ``.npz`` of votes holds under ``truth``;
-    None if it holds none. Bits packed by ``np.packbits(truth)`` are unpacked.
+    Beside them in an ``.npz`` file, as the array ``truth``; None if it holds none. Bits packed by
+    ``np.packbits(truth)`` are unpacked.
     """
+    queries, _, labels = ballots.shape
     if truth is not None:
-        array = read_array(truth, "truth", "truth", queries=names)
-    elif Path(votes).suffix == ".npz":
-        if "truth" not in _names(Path(votes)):
-            return None
-        array = read_array(Path(votes), "votes", "truth")
+        array = read_array(truth, "truth", queries=ballots.query_names)
+    elif Path(votes).suffix == ".npz" and "truth" in (arrays := ArrayFile(votes)):
+        array = arrays["truth"]
     else:
         return None
     if array.ndim == 1 and array.dtype == np.uint8 and array.size == -(-queries * labels // 8):
         array = np.unpackbits(array, count=queries * labels).reshape(queries, labels)
-    if array.ndim == 1 and labels == 1:
-        array = array[:, None]
+    if len(array) != queries:
+        raise InputError(
+            "truth", f"must have {queries} rows, as the votes have queries", len(array)
+        )
     return array
 
 
-def read_array(
-    path: Path, argument: str, *names: str, queries: Sequence[str] | None = None
-) -> Array:
-    """Read one array: ``.npy``, ``.npz`` (the first of ``names`` in it), or a table as ``.csv``.
+def read_array(path: Path, argument: str, *, queries: Sequence[str] | None = None) -> Array:
+    """Read one array: ``.npy``, ``.npz`` (called as the argument is), or a table as ``.csv``.
 
-    A CSV file may have the header ``query,...``, as written by ``privote label``; its first column
-    is then left out, and says which of ``queries`` a row is about.
+    A table has a header. Its column ``query``, as written by ``privote label``, says which of
+    ``queries`` a row is about.
     """
     if path.suffix not in _ARRAY_FILES:
         raise InputError(argument, f"must end in one of {', '.join(_ARRAY_FILES)}", path.name)
     check_file(path, argument)
     try:
         if path.suffix == ".csv":
-            return read_table(path, queries)
+            return _read_table(path, queries)
         if path.suffix == ".npy":
             return read_npy(path)
-        data = ArrayFile(path)
-        name = next((name for name in names if name in data), None)
-        if name is not None:
-            return data[name]
-        held = ", ".join(data.names)
+        arrays = ArrayFile(path)
+        if argument not in arrays:
+            raise ValueError(f"no array {argument!r} in it; it has: {', '.join(arrays.names)}")
+        return arrays[argument]
     except (OSError, ValueError) as error:
         raise InputError(argument, f"{str(path)!r} cannot be read: {error}") from None
-    wanted = " or ".join(map(repr, names))
-    raise InputError(argument, f"{str(path)!r} has no array {wanted}; it has: {held}")
 
 
-def _names(path: Path) -> list[str]:
-    try:
-        return list(ArrayFile(path).names)
-    except InputError:
-        return []  # whoever reads the votes says what is wrong
-
-
-def read_table(path: Path, queries: Sequence[str] | None = None) -> Array:
-    """Read a CSV file; under the header ``query,...`` without its first column.
-
-    Where that column has the names of the votes' queries, rows come in the order of those.
-    """
-    with check_file(path).open(encoding="utf-8-sig") as stream:
-        first = stream.readline().split(",")
-    if first == [""]:
-        raise ValueError("it is empty")
-    if first[0].strip().strip('"') != "query":
-        return np.loadtxt(path, delimiter=",", ndmin=2)
-    sheet = CSVFile(path).table()
-    names, *cells = sheet.columns.values()
-    called = [name_in(cell.strip()) for cell in names]
-    table = np.array(cells, np.float64).T
-    if queries is None or called in (list(queries), [str(i) for i in range(len(called))]):
+def _read_table(path: Path, queries: Sequence[str] | None) -> Array:
+    columns = dict(CSVFile(path).table().columns)
+    named = [name_in(cell.strip()) for cell in columns.pop("query", ())]
+    table = np.array([*columns.values()], np.float64).T
+    if queries is None or named in ([], [str(row) for row in range(len(named))]):
         return table
-    place = {name: row for row, name in enumerate(called)}
-    lost = next((name for name in queries if name not in place), None)
-    if lost is not None or len(place) < len(called):
-        what = "no row for every query" if lost is None else f"no row for query {lost!r:.60}"
-        raise ValueError(f"it names queries, and has {what} of the votes, once")
+    place = {name: row for row, name in enumerate(named)}
+    if len(place) < len(named) or not place.keys() >= set(queries):
+        raise ValueError("its column query must name every query of the votes, once")
     return table[[place[name] for name in queries]]

@@ -15,7 +15,6 @@ from .options import Account, Group, MechanismFlags, derived
 if TYPE_CHECKING:
     from privote import Release
 
-_FEW = 5  # voters named on one line
 _KNOWN = {
     "place": "their place in the file: as many voters without names are taken to be the same "
     "persons in every run, whatever the file. Keep their order, or give --voter-ids; other persons "
@@ -40,11 +39,9 @@ def label(
     threshold: str | None = None,
     baseline: Path | None = None,
     voter_ids: Path | None = None,
-    implies: Path | None = None,
     probabilities: Path | None = None,
     statement: Path | None = None,
     report: Path | None = None,
-    empty_chunks: str | None = None,
     force: bool = False,
     resume: bool = False,
     show_sealed: bool = False,
@@ -98,21 +95,16 @@ def label(
         allowance: a public guess (queries, labels), .npy or .csv; zeros by default.
     voter_ids
         allowance: names of the voters in the order of the votes, by which a ledger knows them
-        again: a text file with one a line, a .csv with the column 'voter', a .npy, or a .npz with
-        the array 'voter_ids'.
-    implies
-        Which labels imply which: a .csv with the columns child and parent. After the draw
-        a 1 raises all that it implies, at no cost.
+        again: a text file with one a line.
     probabilities
         Also write the probability that most voters want each label, given all that was released:
-        .csv, .npy or .npz. For tallies, as auto releases them.
+        .csv or .npy. For tallies, as auto releases them.
     statement
         Also write the privacy statement here, and as .json beside it.
     report
         Also write a page here, .html: bill, what to expect, statement.
     """
     import privote
-    from privote.dependencies import Implications, consistent
     from privote.files import check_new, complete, name_of, write_statement
     from privote.labelling import Output, read_as
     from privote.report.results import write_label_page
@@ -139,50 +131,44 @@ def label(
     if probabilities is not None and getattr(mech, "name", "tally") != "tally":
         raise InputError("probabilities", "are of tallies, as auto releases them", str(mech))
     names: Sequence[str] | None = None if voter_ids is None else read_names(voter_ids)
-    read = [path for path in (Path(votes), baseline, voter_ids, implies) if path is not None]
+    read = [path for path in (Path(votes), baseline, voter_ids) if path is not None]
     read += account.files
     files: dict[str, tuple[Path | None, tuple[str, ...], Any]] = {
         "output": (output, LABEL_FILES, write_labels),
         "probabilities": (probabilities, CHANCES, write_probabilities),
         "report": (report, (".html",), write_label_page),
     }
-    if statement is not None:
-        check_statement(statement, output, force=force or resume, keep=read)
     for argument, (path, suffixes, _) in files.items():
         if path is not None:
             check_new(argument, path, suffixes, force=force or resume, keep=read)
             read += [path]
-    stated = None if implies is None else Implications.of(implies)
+    if statement is not None:
+        check_statement(statement, force=force or resume, keep=read)
 
     def write(release: Release) -> Release:
-        made = release if stated is None else consistent(release, stated)
         for path, _, write_file in files.values():
             if path is not None:
                 with complete(path, force=force) as part:
-                    write_file(part, made)
+                    write_file(part, release)
         if statement is not None:
-            write_statement(made, statement, force=force)
-        return made
+            write_statement(release, statement, force=force)
+        return release
 
     with working(f"reading {name_of(votes)}"):
-        how = (votes, mech, options.parse_threshold(threshold), empty_chunks)
-        ballots = _read(*how, resume=resume)
+        ballots = _read(votes, mech, options.numbers("threshold", threshold), resume=resume)
         guess, known = None, getattr(ballots, "query_names", None)
         if ballots is not None:
-            if stated is not None:
-                stated.places(ballots.labels, getattr(ballots, "label_names", None))
             if baseline is not None:
-                guess = read_array(baseline, "baseline", "baseline", queries=known)
+                guess = read_array(baseline, "baseline", queries=known)
             if clip:
                 ballots = ballots.clip(mechanism.max_positives)
-    also = {"votes": name_of(votes), "implies": None if stated is None else stated.pairs}
-    with account.explained(), working("answering"):
+    with working("answering"):
         release = privote.label(
             ballots,
             mechanism=mech,
             baseline=guess,
             voter_ids=names,
-            output=Output(output, write, also),
+            output=Output(output, write, {"votes": name_of(votes)}),
             resume=resume,
             force=force,
             **account.arguments,
@@ -249,15 +235,11 @@ def _show(
     first = {"in short": release.headline, "votes read as": read_as}
     print_facts({**first, **once(rows), **more}, title="Bill")
     if sealed is not None:
-        shown = {name.replace("_", " "): _listed(value) for name, value in sealed.items()}
+        shown = {
+            name.replace("_", " "): f"of {len(value):,} voters: --json lists them"
+            if isinstance(value, dict)
+            else value
+            for name, value in sealed.items()
+        }
         nothing = {"nothing": f"under {release.guarantee} every number may be published"}
         print_facts(shown or nothing, title=OWNER_ONLY.capitalize())
-
-
-def _listed(value: Any) -> Any:
-    """Return a table of voters as one line: the first few, and how many more."""
-    if not isinstance(value, dict):
-        return value
-    shown = ", ".join(f"{count:,} of voter {name}" for name, count in [*value.items()][:_FEW])
-    more = f" and of {len(value) - _FEW:,} more" if len(value) > _FEW else ""
-    return f"{shown}{more}" if value else "none"

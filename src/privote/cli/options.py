@@ -12,11 +12,10 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import MISSING, dataclass, field, fields, replace
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, cast, get_args, get_type_hints
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, cast, get_a
 import typer
 from typer.models import OptionInfo
 
-from privote.errors import BudgetError, InputError
+from privote.errors import InputError
 
 if TYPE_CHECKING:
     from privote.mechanisms import Mechanism
@@ -66,9 +65,6 @@ class Shared:
         also at a URL such as s3://bucket/votes.zarr.
     threshold : P[,P...]
         The file holds probabilities: a yes is one at or above P; or one P per label.
-    empty_chunks : no
-        Missing chunks of a Zarr array are votes of no. Without this option, an array that lacks a
-        chunk is refused unless its attribute privote_empty is no: a lost chunk would count as no.
     ledger
         The ledger of charges: a file, or a postgresql:// address with ``beside``.
     beside : NAME
@@ -95,14 +91,14 @@ class Shared:
 Name = Annotated[str, typer.Option("--mechanism", metavar="NAME", rich_help_panel="Mechanism")]
 
 
-def parse_threshold(text: str | None) -> float | list[float] | None:
-    """Return ``--threshold`` as one number, or one per label."""
+def numbers(argument: str, text: str | None) -> float | list[float] | None:
+    """Return a comma list of numbers, or the number alone if it is one; None if not given."""
     if text is None:
         return None
     try:
         values = [float(part) for part in text.split(",")]
     except ValueError:
-        raise InputError("threshold", "must be one number or a comma list", text) from None
+        raise InputError(argument, "must be one number or a comma list", text) from None
     return values[0] if len(values) == 1 else values
 
 
@@ -121,7 +117,7 @@ _TYPES: dict[str, tuple[Any, str | None, Callable[[Any], Any] | None]] = {
     "Any": (str, None, None),
     "Network": (str, None, None),
     "str | os.PathLike[str]": (str, None, None),
-    "Threshold": (str, "P[,P...]", parse_threshold),
+    "Threshold": (str, "P[,P...]", partial(numbers, "threshold")),
     "Sequence[str]": (str, "A,B,...", names),
     "tuple[str, ...]": (str, "A,B,...", names),
     "int | Sequence[str]": (str, "A,B,...|K", _labels),
@@ -149,7 +145,9 @@ def _definitions(module: tuple[str, ...]) -> dict[str, Any]:
     file = _LIBRARY.joinpath(*module)
     file = file / "__init__.py" if file.is_dir() else file.with_suffix(".py")
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level]
+    # Those for type checkers only stand in an if.
+    top = [n for each in tree.body for n in (each.body if isinstance(each, ast.If) else [each])]
+    imports = [node for node in top if isinstance(node, ast.ImportFrom) and node.level]
     known: dict[str, Any] = {}
     for source in imports:
         package = module if file.name == "__init__.py" else module[:-1]
@@ -321,7 +319,8 @@ def _parameter(
             info.rich_help_panel = info.rich_help_panel or _PANEL.get(each.name)
     elif info.metavar is None:
         info.metavar = metavar or each.name.upper()
-    info.metavar = info.metavar or metavar
+    # A flag takes no value, so its help names none.
+    info.metavar = "" if kind is bool else info.metavar or metavar
     info.help = plain(info.help or text, spelling)
     return each.replace(kind=keyword, annotation=Annotated[kind, info])
 
@@ -369,10 +368,6 @@ class Account:
             if self.ledger is None and getattr(self, each.name) != each.default:
                 raise InputError(each.name, "goes with `ledger`: give it too")
 
-    def explained(self) -> AbstractContextManager[None]:
-        """Return what adds the next step to a refusal of the ledger, while a verb works."""
-        return explained(self.place, self.ledger, self.dataset, "dataset")
-
     @property
     def files(self) -> list[Path]:
         """The ledger's own files, which no output may replace."""
@@ -390,39 +385,6 @@ class Account:
     def arguments(self) -> dict[str, Any]:
         """What the library is called with."""
         return {"ledger": self.place, "dataset": self.dataset, "consumer": self.consumer}
-
-
-@contextmanager
-def explained(place: Any, ledger: str | None, dataset: str, option: str) -> Iterator[None]:
-    """Add to a refusal what is left of a budget in a ledger, and what can be done about it."""
-    try:
-        yield
-    except BudgetError as error:
-        if place is None or not (place.file.exists() or place.head.exists()):
-            raise
-        from contextlib import closing
-
-        from privote.accounting.renyi import rounded_up
-        from privote.ledger import Ledger
-
-        with closing(Ledger.open(place, readonly=True)) as book:
-            dataset = book.known(dataset)[0]
-            budgets = [each for each in book.standing() if each["consumer"] is None]
-        for budget in budgets:
-            if budget["dataset"] == dataset and budget["used"]:
-                # An address may hold a password.
-                where = "" if ledger is None or "://" in ledger else f" {ledger}"
-                less = "`epsilon`"
-                if option == "dataset":
-                    less = "`queries`, more noise), go on with an allowance that is charged (which "
-                    less += "costs nothing more"
-                error.rule = (
-                    f"{error.rule.rstrip('.')}. Of the budget of {dataset!r}, epsilon "
-                    f"{rounded_up(budget['epsilon'])}, {rounded_up(budget['used'])} is used: "
-                    f"privote ledger show{where} says for what. Ask for less ({less}), or, for the "
-                    f"data of other persons, name another `{option}`"
-                )
-        raise
 
 
 # -- a mechanism -----------------------------------------------------------------------------------
@@ -536,8 +498,6 @@ class MechanismFlags:
         for pair in (("link_cost", "link_order"), ("gate_threshold", "gate_sigma")):
             if sum(option in self._given() for option in pair) == 1:
                 raise InputError(f"{' and '.join(map(_spelled, pair))} go together: give both")
-        if self.link_cost is not None and self.sigma is not None:
-            raise InputError("--sigma and --link-cost both set the noise: give one of them")
 
     @property
     def named(self) -> bool:
@@ -570,36 +530,17 @@ class MechanismFlags:
         """True if the noise is set, by sigma or by a link."""
         return self.sigma is not None or self.link_cost is not None
 
-    def lacking(self) -> list[tuple[str, ...]]:
-        """Return the settings without which there is no mechanism: of each group, one."""
-        chosen = self.chosen
-        return [group for group in kind_of(self.name).needs() if not chosen.keys() & set(group)]
-
     def build(self, sigma: float | None = None) -> Mechanism:
         """Return the mechanism, with this sigma or with the one given as a flag."""
         flags = self if sigma is None or self.link_cost is not None else replace(self, sigma=sigma)
-        for first, *others in flags.lacking():
-            more = f" (or {', '.join(map(spelled, others))})" if others else ""
-            raise InputError(
-                f"{_spelled(first)}{more} must be given for mechanism {self.name!r}, got none"
-            )
-        return kind_of(self.name)(**flags.chosen)
-
-
-def command_words(mechanism: Mechanism) -> list[str]:
-    """Return the words of a command line that build this very mechanism."""
-    from privote.mechanisms import MECHANISMS
-
-    kind = type(mechanism)
-    known = mechanism.name if mechanism.name in MECHANISMS else f"{kind.__module__}:{kind.__name__}"
-    words = ["--mechanism", known]
-    _, *flags = (field.name for field in fields(MechanismFlags))
-    for flag in flags:
-        value: Any = mechanism
-        for part in _settings()[flag][0]:
-            value = getattr(value, part, None)
-        words += [] if value is None else [_spelled(flag), repr(value)]
-    return words
+        kind, chosen = kind_of(self.name), flags.chosen
+        for first, *others in kind.needs():  # of each group, one
+            if not chosen.keys() & {first, *others}:
+                more = f" (or {', '.join(map(spelled, others))})" if others else ""
+                raise InputError(
+                    f"{_spelled(first)}{more} must be given for mechanism {self.name!r}, got none"
+                )
+        return kind(**chosen)
 
 
 def spelled(setting: str) -> str:

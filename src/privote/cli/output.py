@@ -5,7 +5,7 @@ options: every verb is a :class:`Verb`, which spells an argument as the option o
 :data:`ARGUMENTS` has it.
 
 Standard output may be full, closed, or a pipe whose reader leaves. Then the work goes on, and what
-becomes of it is said in one place, :meth:`Verb.invoke`: a verb has its results on disk before it
+becomes of it is said in one place, :func:`check_shown`: a verb has its results on disk before it
 prints, or it has none but what it prints.
 """
 
@@ -44,13 +44,11 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "order": ("--link-order",),
     "gate threshold": ("--gate-threshold",),
     "gate sigma": ("--gate-sigma",),
-    "Ballots.clip": ("--clip",),
-    "norms": ("--norm",),
     "X_private": ("DATA",),
     "X_public": ("--public",),
     **dict.fromkeys(("truth", "Y_true"), ("--truth",)),
     **dict.fromkeys(("y", "Y", "Y_private"), ("--labels",)),
-    **dict.fromkeys(("sigmas", "thresholds", "gate_thresholds", "taus"), ("--values",)),
+    "sigmas": ("--values",),
 }
 # Typer's own usage error, or click's in older versions of it.
 _UsageError: Any = typer.BadParameter.__mro__[1]
@@ -101,38 +99,20 @@ def hold_streams() -> None:
         setattr(streams, name, stream if name == "stdin" else _Stream(stream, lost))
 
 
-def lost() -> OSError | None:
-    """Return why not all that was printed came out; None if it did."""
-    sys.stdout.flush()
-    why: OSError | None = getattr(sys.stdout, "lost", None)
-    return why
-
-
-def unshown(why: OSError) -> str:
-    """Return in words that standard output failed."""
-    return f"standard output cannot be written: {why.strerror or why}"
-
-
-def check_shown() -> None:
-    """Refuse to go on where not all that was printed came out."""
-    why = lost()
-    if why is not None:
-        raise InputError(unshown(why))
-
-
-def settle_shown(output: Any) -> None:
+def check_shown(output: Any = None, *, pipe: bool = False) -> None:
     """Say what became of results, at the end of a verb, where they could not be printed.
 
     Those that are in ``output`` are there: that is one sentence. Those that were only printed are
-    lost, which is an error. A reader who leaves, as ``head`` does, wants no more.
+    lost, which is an error. A reader who leaves, as ``head`` does, wants no more, unless ``pipe``.
     """
-    why = lost()
-    if why is None or isinstance(why, BrokenPipeError):
+    sys.stdout.flush()
+    why: OSError | None = getattr(sys.stdout, "lost", None)
+    if why is None or (isinstance(why, BrokenPipeError) and not pipe):
         return
+    said = f"standard output cannot be written: {why.strerror or why}"
     if output is None:
-        check_shown()
-    say(f"warning: {unshown(why)}. All results are in {output}", err=True)
-    setattr(sys.stdout, "lost", None)  # noqa: B010
+        raise InputError(said)
+    say(f"warning: {said}. All results are in {output}", err=True)
 
 
 def say(text: str, *, err: bool = False) -> None:
@@ -223,14 +203,35 @@ def _print(*renderables: Any) -> None:
 
 
 @contextmanager
-def working(what: str, total: int | None = None) -> Iterator[Tick]:
-    """Show a bar while the block runs; yields a function that takes how much is done.
+def stages() -> Iterator[Callable[[str, int, int | None], None]]:
+    """Show one bar a stage; yields a function that takes the stage, how much is done, of how much.
 
     Nothing is shown if stderr is not a terminal, and nothing stays when the work is done.
     """
-    with _bars(counted=total is not None) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda done: progress.update(task, completed=done)
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        tasks: dict[str, Any] = {}
+
+        def tell(what: str, done: int, total: int | None) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what, total=total)
+            progress.update(tasks[what], completed=done, total=total)
+
+        yield tell
+
+
+@contextmanager
+def working(what: str, total: int | None = None) -> Iterator[Tick]:
+    """Show a bar while the block runs; yields a function that takes how much is done."""
+    with stages() as tell:
+        tell(what, 0, total)
+        yield lambda done: tell(what, done, total)
 
 
 @contextmanager
@@ -240,55 +241,6 @@ def telling(what: str, total: int | None = None) -> Iterator[Tick]:
         typer.echo(what, err=True)
     with working(what, total) as tick:
         yield tick
-
-
-@contextmanager
-def stages() -> Iterator[Callable[[str, int, int], None]]:
-    """Show one bar a stage; yields a function that takes the stage, how much is done, of how much.
-
-    For work whose stages are known only as they come.
-    """
-    with _bars(counted=True) as progress:
-        tasks: dict[str, Any] = {}
-
-        def tell(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what, total=total)
-            progress.update(tasks[what], completed=done, total=total)
-
-        yield tell
-
-
-def _bars(*, counted: bool) -> Any:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-    from rich.text import Text
-
-    class Rate(ProgressColumn):
-        def render(self, task: Any) -> Text:
-            return Text("" if task.speed is None else f"{task.speed:,.1f}/s")
-
-    console = Console(stderr=True)
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        *([MofNCompleteColumn(), Rate()] if counted else []),
-        TimeElapsedColumn(),
-        *([TimeRemainingColumn()] if counted else []),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
 
 
 # -- refusals and warnings -------------------------------------------------------------------------
@@ -302,15 +254,6 @@ class _Command:
         parent: Any = super()
         return _read(parent.parse_args, ctx, args)
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the options; a flag takes no value, so its help names none."""
-        parent: Any = super()
-        params: list[Any] = parent.get_params(ctx)
-        for each in params:
-            if getattr(each, "is_flag", False) and each.metavar is None:
-                each.metavar = ""
-        return params
-
 
 class Verb(_Command, TyperCommand):
     """A verb whose errors name its options."""
@@ -319,9 +262,9 @@ class Verb(_Command, TyperCommand):
         """Run the verb; what privote refuses is one line of stderr and an exit code."""
         try:
             with warnings.catch_warnings():
-                warnings.showwarning = _Said(self._spelling()).warn
+                warnings.showwarning = _warner(self._spelling())
                 result = super().invoke(ctx)
-                settle_shown(ctx.params.get("output"))
+                check_shown(ctx.params.get("output"))
                 return result
         except MemoryError:
             error: PrivoteError = InputError("sizes like these need more memory than there is")
@@ -436,26 +379,22 @@ class Spelling(dict[str, str]):
         return said.get(value, f"{option} {value}")
 
 
-class _Said(set[str]):
-    """Warnings that a verb has shown; each is said once, whoever else comes to it."""
+def _warner(spelling: Spelling) -> Callable[..., None]:
+    """Return what shows a warning: privote's as one line, once, others as Python does."""
+    known: set[str] = set()
 
-    def __init__(self, spelling: Spelling) -> None:
-        super().__init__()
-        self._spelling = spelling
-
-    def warn(
-        self, message: Warning | str, category: type[Warning], *place: Any, **more: Any
-    ) -> None:
-        """Show a warning: what privote says of its input as one line, others as Python does."""
+    def warn(message: Warning | str, category: type[Warning], *place: Any, **_: Any) -> None:
         text = str(message)
-        if text in self:
+        if text in known:
             return
-        self.add(text)
+        known.add(text)
         if issubclass(category, PrivoteWarning):
-            worded = PrivoteError(text).worded(self._spelling.spell)
+            worded = PrivoteError(text).worded(spelling.spell)
             typer.echo(f"warning: {printable(worded)}", err=True)
         else:
             typer.echo(warnings.formatwarning(message, category, *place[:2]), err=True, nl=False)
+
+    return warn
 
 
 def speak(app: typer.Typer) -> None:

@@ -3,95 +3,39 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from privote.errors import InputError
 
-from .options import Group, derived, explained
+from .options import Group, derived, names
 
+_UNPLANNED = ("shares", "mechanism", "title", "people", "budget", "seed", "top", "invalid")
 # What may be another in a run that resumes one; and a ledger's address may hold a password.
 _UNASKED = ("ledger", "beside", "output", "show_sealed", "force", "resume", "json")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReadingFlags:
-    """How ballots are read.
-
-    Attributes
-    ----------
-    most
-        The poll's rule: how many approvals, or points in all, a ballot may have. Never the largest
-        ballot seen; no limit unless told, or a Pabulib file says one.
-    each
-        The poll's rule: how many points an option may get; 1 makes any an approval.
-    top
-        Orders and categories: how many first places are approved; 1 unless told.
-    invalid : error|empty
-        What becomes of a ballot that breaks the rule.
-    options : A,B,...|FILE
-        The options, or a file with one a line: which columns they are; needed with --column. With
-        --plan how many.
-    voter
-        The column that names voters.
-    column
-        The one column that lists what a ballot approves; without it a column is an option.
-    encoding
-        E.g. cp1252.
-    """
-
-    most: int | None = None
-    each: int | None = None
-    top: int | None = None
-    invalid: str = "error"
-    options: str | None = None
-    voter: str | None = None
-    column: str | None = None
-    encoding: str | None = None
-
-    def arguments(self) -> dict[str, Any]:
-        """Return them as the library takes them."""
-        given = asdict(self)
-        if self.options is not None:
-            file = Path(self.options)
-            try:
-                names = (
-                    file.read_text(encoding="utf-8-sig").splitlines()
-                    if file.is_file()
-                    else self.options.split(",")
-                )
-            except (OSError, UnicodeError):
-                raise InputError("options", "must be names, or a UTF-8 file of them") from None
-            given["options"] = [name.strip() for name in names if name.strip()]
-        return given
-
-
-@derived(reading=Group(of=ReadingFlags, panel="Ballots"))
+@derived(
+    asked=Group(of="poll", without=("source", "ledger", "output", "resume", "force")),
+    rule=Group(of="polls:read", without=("source",), panel="Ballots"),
+    layout=Group(of="polls.reading:TableFormat", panel="Ballots"),
+)
 def poll(
     file: Path | None = None,
     *,
-    reading: ReadingFlags,
-    epsilon: float,
-    delta: float,
+    asked: dict[str, Any],
+    rule: dict[str, Any],
+    layout: dict[str, Any],
+    options: str | None = None,
     plan: bool = False,
     voters: int | None = None,
-    seats: int | None = None,
-    quota: float | None = None,
-    shares: bool = False,
-    mechanism: str = "auto",
-    confidence: float = 0.95,
-    title: str | None = None,
-    people: str | None = None,
     ledger: str | None = None,
     beside: Path | None = None,
-    budget: float | None = None,
     output: Path | None = None,
     show_sealed: bool = False,
     force: bool = False,
     resume: bool = False,
-    seed: int | None = None,
     json: bool = False,
 ) -> None:
     """Publish who won a poll, not who voted for whom.
@@ -122,47 +66,47 @@ def poll(
     plan
         Before the poll, without FILE: say how close a race so many --voters and --options decide.
         With --ledger, priced as one.
-    voters
-        With --plan: how many vote.
     seats
         So many options win: the most approved.
     quota : SHARE
         All options win that more than this share of the voters approve.
-    shares
-        Publish shares with intervals, too.
     mechanism : NAME
         auto, binary, counts or top-m; auto decides by public numbers.
     confidence
         Of intervals and of what is called decided.
-    title
-        What the poll is called.
     people : NAME
         Who voted: their budget in the ledger is charged.
-    ledger : FILE|ADDRESS
-        Where polls are counted.
     budget
         The epsilon of all polls of these people together; fixed by the first one, where it is
         --epsilon unless told.
+    ledger : FILE|ADDRESS
+        Where polls are counted.
+    invalid : error|empty
+        What becomes of a ballot that breaks the rule.
+    options : A,B,...|FILE
+        The options, or a file with one a line: which columns they are; needed with --column. With
+        --plan how many.
+    voters
+        With --plan: how many vote.
     output : DIR
         A folder for poll.html, to publish, and poll.json.
     show_sealed
         Also write true counts, for the owner's eyes: beside the folder, DIR-owner.html.
     """
-    asked = {name: str(value) for name, value in locals().items() if name not in _UNASKED}
+    same = {name: str(value) for name, value in locals().items() if name not in _UNASKED}
     from privote.files import drafted
     from privote.ledger import Location
     from privote.polls import poll as run
-    from privote.report.polls import pages, write_pages
+    from privote.report.polls import owners_page, pages, write_pages
 
-    from .files import DRAFT, claimed_folder
-    from .output import check_shown, working
+    from .files import DRAFT, claimed_folder, read_names
+    from .output import check_shown, say, working
 
     if plan:
         if file is not None:
             raise InputError("--plan goes without FILE: it reads no ballots")
-        rule = {"seats": seats, "quota": quota, "confidence": confidence}
-        rule = {**rule, "shared": ledger is not None}
-        _plan(reading, voters, rule, epsilon, delta, json=json)
+        how = {**asked, **rule, "shared": ledger is not None}
+        _plan(voters, options or "", how, json=json)
         return
     if file is None:
         raise InputError("FILE must be given, or --plan")
@@ -170,6 +114,10 @@ def poll(
         raise InputError("voters", "goes with `plan`: ballots say how many there are", voters)
     if show_sealed and output is None:
         raise InputError("--show-sealed goes with --output: give it too")
+    if options is not None:
+        listed = Path(options).is_file()
+        found = read_names(Path(options), "options") if listed else names(options) or ()
+        layout["options"] = [name for name in found if name]
     place = None if ledger is None else Location.of(ledger, beside)
     claim: AbstractContextManager[None] = nullcontext()
     files, draft_file = {}, None
@@ -177,53 +125,25 @@ def poll(
         files = pages(output, owner=show_sealed, force=force or resume)
         claim, draft_file = claimed_folder(output, force=True), output / DRAFT
     elif place is not None:
-        mark = sha256(str(asked).encode()).hexdigest()[:12]
+        mark = sha256(str(same).encode()).hexdigest()[:12]
         draft_file = place.file.with_name(f".{place.file.name}.poll-{mark}.draft")
-    with (
-        claim,
-        explained(place, ledger, people or "", "people"),
-        drafted(draft_file, asked, resume=resume, force=force) as draft,
-    ):
+    with claim, drafted(draft_file, same, resume=resume, force=force) as draft:
         with working("counting"):
-            result = run(
-                file,
-                epsilon=epsilon,
-                delta=delta,
-                seats=seats,
-                quota=quota,
-                shares=shares,
-                mechanism=mechanism,
-                confidence=confidence,
-                title=title,
-                people=people,
-                ledger=place,
-                budget=budget,
-                seed=seed,
-                output=draft,
-                resume=resume,
-                **reading.arguments(),
-            )
+            how = {**asked, **rule, **layout}
+            result = run(file, ledger=place, output=draft, resume=resume, **how)
         write_pages(files, result, force=force or resume)
         if output is None:
             _show(result, json=json)
         if draft is not None:
             if output is None:
-                check_shown()  # else the draft stays
+                check_shown(pipe=True)  # else the draft stays
             draft.finish()
     if output is not None:
         _show(result, json=json)
         if not json:
-            _say_where(output, sealed=show_sealed)
-
-
-def _say_where(output: Path, *, sealed: bool) -> None:
-    from privote.report.polls import owners_page
-
-    from .output import say
-
-    say(f"To publish: {output / 'poll.html'}, and the same as numbers in poll.json")
-    if sealed:
-        say(f"For the owner's eyes, true counts: {owners_page(output)}")
+            say(f"To publish: {output / 'poll.html'}, and the same as numbers in poll.json")
+        if show_sealed and not json:
+            say(f"For the owner's eyes, true counts: {owners_page(output)}")
 
 
 def _show(result: Any, *, json: bool) -> None:
@@ -249,28 +169,19 @@ def _show(result: Any, *, json: bool) -> None:
     say(result.statement())
 
 
-def _plan(
-    reading: ReadingFlags,
-    voters: int | None,
-    rule: dict[str, Any],
-    epsilon: float,
-    delta: float,
-    *,
-    json: bool,
-) -> None:
+def _plan(voters: int | None, number: str, how: dict[str, Any], *, json: bool) -> None:
     """Show what epsilons around this one buy."""
     from privote.planning.polls import poll_plans
     from privote.report.polls import plan_rows
 
     from .output import print_json, print_table, working
 
-    number = reading.options or ""
     if voters is None or not number.isdecimal():
         raise InputError("--plan needs --voters and --options: how many there are")
-    how = {**rule, "most": reading.most, "each": reading.each or 1}
     with working("planning"):
-        plans = poll_plans(voters, int(number), epsilon=epsilon, delta=delta, **how)
-    rows, sure = plan_rows(*plans), rule["confidence"]
+        given = {name: value for name, value in how.items() if name not in _UNPLANNED}
+        plans = poll_plans(voters, int(number), **given)
+    rows, sure = plan_rows(*plans), how["confidence"]
     if json:
         print_json({"voters": voters, "options": int(number), "confidence": sure, "plans": rows})
         return

@@ -21,7 +21,7 @@ from ..ledger import Budget, Ledger, Location
 from ..ledger.totals import check_name
 from ..mechanisms import Mechanism, TallyVoting
 from ..release import GUARANTEES, PERSON, VOTER, Release
-from ..votes.cube import Ballots, BallotSource, check_head, keep_memory
+from ..votes.cube import Ballots, BallotSource, keep_memory
 from . import allowance as allowances
 from . import consensus
 from .accounts import Accounts, Allowance, record_kept
@@ -172,7 +172,7 @@ class Guardian:
         ballots = Ballots.of(votes)
         self.budget.warn(ballots.voters)
         if queries is not None:
-            ballots = ballots.head(check_head(queries, ballots.queries))
+            ballots = ballots.head(queries)
         issuer = self._issuer
         if getattr(ballots, "steps", 1) > issuer.mechanism.vote_steps and not issuer.learns:
             raise InputError("votes", "must be 0, 1 or missing: in steps they go with tallies")

@@ -501,7 +501,8 @@ class Allowance:
         with accounts.paying(), accounts.ledger.writing() as totals:
             known, claim = totals.accounts[self.account], accounts.claim
             entered = claim in known.before
-            if entered and accounts.draft is not None and accounts.draft.unread:
+            draft = accounts.draft
+            if entered and draft is not None and draft.ahead() is not None:
                 return None
             accounts.check_undrawn()
             if self.learnt is not None and not entered:

@@ -24,7 +24,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from io import BytesIO
 from itertools import product
 from pathlib import Path
@@ -49,14 +49,13 @@ from ..files import (
 from .cube import (
     MISSING,
     Ballots,
-    Cells,
     StoredArray,
     Threshold,
     block_queries,
     check_shape,
     check_threshold,
 )
-from .names import Listed, Names, listed
+from .names import Names, listed
 from .tables import CSVFile, as_csv, of_sheet
 
 _FORMAT = 1  # of packed bits
@@ -78,8 +77,10 @@ _V3_CODECS = ("bytes", "transpose", "blosc", "zstd", "gzip", "crc32c")
 
 Sizes = tuple[tuple[int, ...], tuple[int, ...], int]  # shape, shape of a chunk, bytes of a value
 _FILE, _KIND = "votes file", "Parquet file"
-_FLOATS = ("halffloat", "float", "double")  # as Arrow calls them
-Groups = list[tuple[int, int, int]]  # a row group, its first and its last query
+_PLACES = (
+    "must have a row for every ballot, sorted by query and voter, which count from 0: a missing "
+    "ballot is a row of nulls"
+)
 Array = npt.NDArray[Any]
 
 _KINDS = "biufUS"  # plain values; everything else has code or structure behind it
@@ -94,7 +95,6 @@ def read(
     threshold: Threshold = None,
     steps: int = 1,
     soft: bool | None = None,
-    empty_chunks: str | None = None,
 ) -> Ballots:
     """Read a votes file as checked ballots, with the names that it has.
 
@@ -103,46 +103,39 @@ def read(
 
     Zarr and Parquet are read block by block, also by a URL that zarr and pyarrow open.
 
-    ``empty_chunks="no"`` says of a Zarr array that a chunk which is absent holds votes of no. Else
-    one that lacks a chunk is refused, unless its attribute ``privote_empty`` is "no".
+    A Zarr array that lacks a chunk is refused, unless its attribute ``privote_empty`` is "no": then
+    a chunk that is absent holds votes of no.
 
     ``.csv``, ``.tsv``: a row a ballot (:mod:`privote.votes.tables`). ``.npy``: one 3-D array.
     ``.npz``: array ``votes``, 3-D, or packed bits with ``shape``; names, if there are any, in the
     arrays ``query_names``, ``voter_ids`` and ``label_names``.
     ``.zarr``: a 3-D array, or a group with the array ``votes``; names, if there are any, in its
     attributes ``voter_names`` and ``label_names``. ``.parquet``: one row a ballot, with columns
-    ``query`` and ``voter`` (from 0) and one column a label; rows sorted by query; names of voters,
-    if they have any, in the schema's metadata ``voter_names``, a JSON list.
+    ``query`` and ``voter`` (from 0) and one column a label; rows sorted by query and voter, none
+    absent; names of voters, if they have any, in the schema's metadata ``voter_names``, a JSON
+    list.
     """
     how: dict[str, Any] = {"threshold": threshold, "steps": steps, "soft": soft}
-    table = partial(of_sheet, threshold=threshold, steps=steps if soft else 1)
-    files: dict[str, Callable[[Path], Ballots]] = {
-        ".csv": lambda file: table(CSVFile(file)),
-        ".tsv": lambda file: table(CSVFile(file)),
-        ".npy": lambda file: Ballots.from_array(open_npy(file), **how),
-        ".npz": lambda file: _read_npz(file, how),
-    }
-    places: dict[str, Callable[[str], Ballots]] = {
-        ".zarr": lambda place: _read_zarr(place, empty_chunks, how),
+    readers: dict[str, Callable[[str], Ballots]] = {
+        ".zarr": lambda place: _read_zarr(place, how),
         ".parquet": lambda place: _read_parquet(place, how),
+        ".npy": lambda file: Ballots.from_array(open_npy(file), **how),
+        ".npz": lambda file: _read_npz(Path(file), how),
+        ".csv": lambda file: of_sheet(CSVFile(file), threshold, steps if soft else 1),
     }
+    readers[".tsv"] = readers[".csv"]
     place = _place(path)
     suffix = Path(name_of(place)).suffix
-    if empty_chunks not in (None, "no") or (empty_chunks and suffix != ".zarr"):
-        raise InputError("empty_chunks", 'must be "no", for a Zarr array, or omitted', empty_chunks)
-    if suffix not in places:
+    if suffix not in (".zarr", ".parquet"):
         check_here(_FILE, place)
-    if suffix not in places and suffix not in files:
-        if not Path(place).exists():
-            raise InputError(_FILE, f"{place!r} does not exist")
+        check_file(place, _FILE)
+    if suffix not in readers:
         raise InputError(
-            f"votes file must end in one of {', '.join((*files, *places))}, "
+            f"votes file must end in one of {', '.join(readers)}, "
             f"got {suffix or name_of(place)!r}{as_csv(suffix)}"
         )
     try:
-        if suffix in places:
-            return places[suffix](place)
-        return files[suffix](check_file(place, _FILE))
+        return readers[suffix](place)
     except (BallotError, MemoryError):
         raise
     except InputError as error:
@@ -174,7 +167,11 @@ def _place(path: Any) -> str:
 
 def _read_npz(file: Path, how: Mapping[str, Any]) -> Ballots:
     arrays = ArrayFile(file)
-    votes = _votes_of(file, arrays)
+    if "votes" not in arrays:
+        raise BallotError(f"{file.name} has no array 'votes'; it has: {', '.join(arrays.names)}")
+    if "written" in arrays:  # by privote
+        check_written(file.name, json.loads(str(arrays["written"])), _FORMAT)
+    votes = arrays.open("votes")
     if "shape" in arrays and votes.ndim == 1:
         if how["threshold"] is not None:
             raise InputError(
@@ -192,23 +189,17 @@ def _read_npz(file: Path, how: Mapping[str, Any]) -> Ballots:
     return ballots.named(Names(**found), file.name)
 
 
-def _votes_of(file: Path, arrays: ArrayFile) -> Cells:
-    if "votes" not in arrays:
-        raise BallotError(f"{file.name} has no array 'votes'; it has: {', '.join(arrays.names)}")
-    if "written" in arrays:  # by privote
-        check_written(file.name, json.loads(str(arrays["written"])), _FORMAT)
-    return arrays.open("votes")
-
-
-def _read_zarr(place: str, empty_chunks: str | None, how: Mapping[str, Any]) -> Ballots:
-    cube = open_zarr(place, empty_chunks)
+def _read_zarr(place: str, how: Mapping[str, Any]) -> Ballots:
+    opened, name = _open_zarr(place, _FILE, "votes"), name_of(place)
+    with readable(name, _ZARR):  # attributes may hold anything
+        cube = ZarrCube(name, *opened)
     ballots = Ballots.from_array(cube, **how).named(cube.names)
     cube.check_chunks()
     return ballots
 
 
 def _read_parquet(place: str, how: Mapping[str, Any]) -> Ballots:
-    cube = open_parquet(place, how["threshold"])
+    cube = ParquetCube(place, how["threshold"])
     return Ballots.from_array(cube, **{**how, "threshold": None}).named(cube.names)
 
 
@@ -267,16 +258,6 @@ def readable(name: str, kind: str) -> Iterator[None]:
         raise BallotError(name, f"is not a readable {kind}: {why(error)}") from None
 
 
-def open_zarr(place: str, empty_chunks: str | None = None) -> ZarrCube:
-    """Open a 3-D array, or the array ``votes`` of a group, with the names that it has.
-
-    ``empty_chunks`` is "no" if a chunk that is absent holds votes of no.
-    """
-    opened, name = _open_zarr(place, "votes file", "votes"), name_of(place)
-    with readable(name, _ZARR):  # attributes may hold anything
-        return ZarrCube(name, *opened, empty_chunks)
-
-
 def open_array(place: str, what: str, inside: str) -> Any:
     """Open a Zarr array, or the one called ``inside`` of a group, once its metadata is harmless."""
     return _open_zarr(place, what, inside)[0]
@@ -307,27 +288,19 @@ def _open_zarr(place: str, what: str, inside: str) -> tuple[Any, Folder, Sizes]:
         return array, at, sizes
 
 
-def _zarr_names(name: str, said: Mapping[str, Any]) -> Names:
-    """Return the names that an array's attributes have: ``voter_names`` and ``label_names``."""
-    with readable(name, _ZARR):
-        found = {
+class ZarrCube(LazyCube):
+    """Votes in a Zarr array."""
+
+    def __init__(self, name: str, array: Any, folder: Folder, sizes: Sizes) -> None:
+        super().__init__(name, _ZARR, tuple(array.shape), array.dtype)
+        self._opened, self._folder, self._sizes = array, folder, sizes
+        said = dict(array.attrs)
+        named = {
             f"{axis}s": listed(said[f"{axis}_names"], f"{name}: attribute '{axis}_names'")
             for axis in ("voter", "label")
             if f"{axis}_names" in said
         }
-    return Names(**found)
-
-
-class ZarrCube(LazyCube):
-    """Votes in a Zarr array."""
-
-    def __init__(
-        self, name: str, array: Any, folder: Folder, sizes: Sizes, empty_chunks: str | None
-    ) -> None:
-        super().__init__(name, _ZARR, tuple(array.shape), array.dtype)
-        self._opened, self._folder, self._sizes = array, folder, sizes
-        self._empty = empty_chunks
-        self.names = _zarr_names(name, dict(array.attrs))
+        self.names = Names(**named)
 
     def check_chunks(self) -> None:
         """Refuse votes of which a chunk was lost: zarr would read it as votes of no.
@@ -345,13 +318,13 @@ class ZarrCube(LazyCube):
         lost = next((name for name in names if name not in files), None)
         if lost is None:
             return
-        if "no" not in (self._empty, attributes.get(EMPTY)):
+        if attributes.get(EMPTY) != "no":
             raise BallotError(
                 self.name,
                 f"has no chunk {lost!r}: it was lost, or zarr left it out because it "
                 "holds only the fill value. Write the votes with zarr's option write_empty_chunks; "
-                "or, if every chunk that is absent holds votes of no, give `empty_chunks=no`, or "
-                f'set the attribute {EMPTY} of the array to "no"',
+                "or, if every chunk that is absent holds votes of no, set the attribute "
+                f'{EMPTY} of the array to "no"',
             )
         if self._opened.fill_value != 0:
             rule = "must have the fill value 0 if chunks that are absent are to be votes of no"
@@ -401,7 +374,8 @@ def _zarr_metadata(
             raise BallotError(name, f"has more than {MOST_ATTRIBUTES} bytes of attributes")
         facts = _json(at, held[0], name)
         if held == [".zarray"]:
-            if OURS in facts and facts[OURS] != _attributes_digest(at, f"{prefix}.zattrs" in files):
+            said = f"{prefix}.zattrs" in files and at.read(".zattrs", MOST_ATTRIBUTES)
+            if OURS in facts and facts[OURS] != (chunk_digest(said) if said else None):
                 rule = "has lost its attributes (.zattrs), or they were changed: put that file back"
                 raise BallotError(name, f"{rule}, or collect its votes again")
             return at, {"zarray": facts}
@@ -411,10 +385,6 @@ def _zarr_metadata(
         raise BallotError(name, _UNFINISHED)
     folders = sorted({file.partition("/")[0] for file in files if "/" in file})
     raise BallotError(f"{name} has no array {inside!r}; it has: {', '.join(folders[:8])!r:.200}")
-
-
-def _attributes_digest(folder: Folder, there: bool) -> str | None:
-    return chunk_digest(folder.read(".zattrs", MOST_ATTRIBUTES)) if there else None
 
 
 def _json(folder: Folder, kept: str, name: str, most: int = _MOST_METADATA) -> dict[str, Any]:
@@ -493,22 +463,69 @@ def _sides(shape: Any) -> tuple[int, ...]:
 # -- slices: Parquet -------------------------------------------------------------------------------
 
 
-def open_parquet(place: str, threshold: Threshold) -> LazyCube:
-    """Open a table with one row a ballot, after a first pass over ``query`` and ``voter``."""
-    name, place = name_of(place), as_place(place, _FILE)
-    table, stored = _parquet(place, name)
-    with readable(name, _KIND):
-        labels = _label_columns(name, table.schema_arrow)
-        held = table.metadata
-        for group in range(table.num_row_groups):
-            rows = held.row_group(group).num_rows
-            check_unpacked(f"a row group of {name}", stored, rows * (len(labels) + 2) * 8)
-        groups, queries, voters = _places(table)
-        sizes = _public_sizes(table, queries, voters, held.num_rows)
-        cells = sizes[0] * sizes[1] * len(labels)
-        check_unpacked(name, stored, cells * 8, SQUEEZED)
-        shape = (*sizes, len(labels))
-        return _ParquetCube(name, table, labels, groups, shape, threshold)
+class ParquetCube(LazyCube):
+    """Votes in a Parquet file: a row for every ballot, sorted by query and voter.
+
+    Sizes are then those of the file. If a ballot could be absent, who is there would tell them,
+    and that is private.
+    """
+
+    def __init__(self, place: str, threshold: Threshold) -> None:
+        name, place = name_of(place), as_place(place, _FILE)
+        self._opened, stored = _parquet(place, name)
+        with readable(name, _KIND):
+            labels, floats = _label_columns(name, self._opened.schema_arrow)
+            held = self._opened.metadata
+            rows = [held.row_group(group).num_rows for group in range(held.num_row_groups)]
+            for count in rows:
+                check_unpacked(f"a row group of {name}", stored, count * (len(labels) + 2) * 8)
+            queries, voters = self._check_places(name)
+            shape = queries, voters, len(labels)
+            check_unpacked(name, stored, math.prod(shape) * 8, SQUEEZED)
+            said = (self._opened.schema_arrow.metadata or {}).get(b"voter_names")
+            text = f"{name}: metadata 'voter_names'"
+            names = None if said is None else listed(json.loads(said), text)
+        self._threshold = None if threshold is None else check_threshold(threshold, len(labels))
+        # One column of floats makes them probabilities, unless a threshold makes votes of them.
+        soft = floats and threshold is None
+        super().__init__(name, _KIND, shape, np.float64 if soft else np.int8)
+        self._ends = np.cumsum(rows)
+        self.names = Names(labels=tuple(labels), voters=names)
+
+    def _check_places(self, name: str) -> tuple[int, int]:
+        """Return how many queries and voters there are; refuse rows that are not in their order."""
+        voters = row = 0
+        for part in self._opened.iter_batches(columns=["query", "voter"]):
+            query, voter = (part.column(at).to_numpy(zero_copy_only=False) for at in range(2))
+            if not voters and (query != 0).any():  # where the first query ends
+                voters = row + int(np.argmax(query != 0))
+            place = np.arange(row, row + len(query))
+            due = np.divmod(place, voters) if voters else (np.zeros_like(place), place)
+            if not (np.array_equal(query, due[0]) and np.array_equal(voter, due[1])):
+                raise BallotError(name, _PLACES)
+            row += len(query)
+        voters = voters or row
+        if not voters or row % voters:
+            raise BallotError(name, _PLACES)
+        return row // voters, voters
+
+    def _slab(self, start: int, stop: int) -> npt.NDArray[Any]:
+        first, last = start * self.shape[1], stop * self.shape[1]
+        low, high = np.searchsorted(self._ends, [first, last - 1], side="right").tolist()
+        groups, labels = list(range(low, high + 1)), list(self.names.labels or ())
+        part = self._opened.read_row_groups(groups, columns=labels)
+        skip = first - (self._ends[low - 1] if low else 0)
+        columns = part.slice(skip, last - first).columns
+        values = np.stack([c.to_numpy().astype(np.float64) for c in columns], axis=1)
+        # A null vote is a missing vote; a number that is none is not.
+        lost = np.stack([c.is_null().to_numpy() for c in columns], axis=1)
+        if self._threshold is not None:
+            bad = ~lost & ~((values >= 0) & (values <= 1))
+            if bad.any():
+                said = f"it is {values[bad][0]}"
+                raise BallotError("a probability must lie in [0, 1]", sealed=said)
+            values = (values >= self._threshold).astype(np.float64)
+        return np.where(lost, MISSING, values).reshape(-1, *self.shape[1:])
 
 
 def _parquet(place: str, name: str) -> tuple[Any, int]:
@@ -532,128 +549,21 @@ def _parquet(place: str, name: str) -> tuple[Any, int]:
         return pq.ParquetFile(source, page_checksum_verification=True), size
 
 
-def _label_columns(name: str, schema: Any) -> list[str]:
-    """Return the columns that are labels; every column must hold plain numbers."""
+def _label_columns(name: str, schema: Any) -> tuple[list[str], bool]:
+    """Return the columns that are labels, and whether one holds floats; none may hold others."""
     import pyarrow.types as of
 
     names = list(schema.names)
     if len(set(names)) < len(names):
         raise BallotError(name, "has two columns of one name")
-    for column in ("query", "voter"):
-        if column not in names:
-            raise BallotError(name, f"has no column {column!r}; it has: {', '.join(names)}")
-        if not of.is_integer(schema.field(column).type):
-            raise BallotError("columns query and voter must be integers without nulls")
     labels = [name for name in names if name not in ("query", "voter")]
-    for label in labels:
-        kind = schema.field(label).type
+    if len(names) - len(labels) < 2:
+        raise BallotError(name, f"must have columns query and voter; it has: {', '.join(names)}")
+    types = {label: schema.field(label).type for label in labels}
+    for label, kind in types.items():
         if not (of.is_boolean(kind) or of.is_integer(kind) or of.is_floating(kind)):
             raise BallotError(f"column {label!r} must hold 0, 1 or probabilities, got {kind!s:.60}")
-    return labels
-
-
-def _places(table: Any) -> tuple[Groups, int, int]:
-    """Return which queries each row group has, and how many queries and voters the rows name."""
-    groups: Groups = []
-    last, voters = -1, 0
-    for group in range(table.num_row_groups):
-        part = table.read_row_group(group, columns=["query", "voter"])
-        query, voter = (_whole(part.column(name)) for name in ("query", "voter"))
-        if len(query) == 0:
-            continue
-        # Compared, not subtracted: a difference of unsigned numbers is never below 0.
-        if query[0] < max(last, 0) or (query[1:] < query[:-1]).any() or voter.min() < 0:
-            raise BallotError("query and voter must count from 0, rows sorted by query")
-        groups.append((group, int(query[0]), int(query[-1])))
-        last, voters = int(query[-1]), max(voters, int(voter.max()) + 1)
-    return groups, last + 1, voters
-
-
-def _whole(column: Any) -> npt.NDArray[np.int64]:
-    values = column.to_numpy()
-    if values.dtype.kind not in "iu":
-        raise BallotError("columns query and voter must be integers without nulls")
-    if values.size and int(values.max()) >= 1 << 62:  # before the cast, which would wrap around
-        raise BallotError(f"query and voter must be below 2**62, got {values.max()}")
-    return np.asarray(values.astype(np.int64))
-
-
-def _public_sizes(table: Any, queries: int, voters: int, rows: int) -> tuple[int, int]:
-    """Return the public sizes: from the file's metadata, or read off a file that lacks no ballot.
-
-    Who is absent is private, so sizes must not be guessed from who is there.
-    """
-    said = table.schema_arrow.metadata or {}
-    if b"queries" in said and b"voters" in said:
-        texts = [said[name] for name in (b"queries", b"voters")]
-        if not all(text.isdigit() and len(text) < 16 for text in texts):
-            raise BallotError(
-                f"the metadata's queries and voters must be whole numbers, got {texts!r:.60}"
-            )
-        sizes = int(texts[0]), int(texts[1])
-        if sizes[0] < queries or sizes[1] < voters:
-            raise BallotError(
-                f"the metadata says {sizes[0]} queries and {sizes[1]} voters, "
-                f"the rows have {queries} and {voters}"
-            )
-        return sizes
-    if rows < queries * voters:  # more is a ballot cast twice, which reading finds
-        raise BallotError(
-            f"{queries * voters - rows} of {queries * voters} ballots are absent: then the file's "
-            "schema metadata must say 'queries' and 'voters', which are public"
-        )
-    return queries, voters
-
-
-def _voter_names(name: str, table: Any) -> Listed:
-    """Return the names of voters that a file's schema metadata has, as a JSON list; or None."""
-    said = (table.schema_arrow.metadata or {}).get(b"voter_names")
-    return None if said is None else listed(json.loads(said), f"{name}: metadata 'voter_names'")
-
-
-class _ParquetCube(LazyCube):
-    """Slices of a Parquet file as dense cubes; a ballot that is not there is missing."""
-
-    def __init__(
-        self,
-        name: str,
-        table: Any,
-        labels: list[str],
-        groups: Groups,
-        shape: tuple[int, int, int],
-        threshold: Threshold,
-    ) -> None:
-        bar = None if threshold is None else check_threshold(threshold, shape[2])
-        # One column of floats makes them probabilities, unless a threshold makes votes of them.
-        types = [str(table.schema_arrow.field(label).type) for label in labels]
-        soft = bar is None and any(kind in _FLOATS for kind in types)
-        super().__init__(name, _KIND, shape, np.float64 if soft else np.int8)
-        self._opened, self._labels, self._groups, self._threshold = table, labels, groups, bar
-        self.names = Names(labels=tuple(labels), voters=_voter_names(name, table))
-
-    def _slab(self, start: int, stop: int) -> npt.NDArray[Any]:
-        cube = np.full((stop - start, *self.shape[1:]), float(MISSING))
-        seen = np.zeros((stop - start, self.shape[1]), np.int64)
-        for group in (g for g, first, last in self._groups if last >= start and first < stop):
-            part = self._opened.read_row_group(group)
-            query, voter = (_whole(part.column(name)) for name in ("query", "voter"))
-            here = (query >= start) & (query < stop)
-            columns = [part.column(name) for name in self._labels]
-            values = np.stack([c.to_numpy().astype(np.float64) for c in columns], axis=1)[here]
-            # A null vote is a missing vote; a number that is none is not.
-            lost = np.stack([c.is_null().to_numpy() for c in columns], axis=1)[here]
-            if self._threshold is not None:
-                bad = ~lost & ~((values >= 0) & (values <= 1))
-                if bad.any():
-                    said = f"it is {values[bad][0]}"
-                    raise BallotError("a probability must lie in [0, 1]", sealed=said)
-                values = (values >= self._threshold).astype(np.float64)
-            cube[query[here] - start, voter[here]] = np.where(lost, MISSING, values)
-            np.add.at(seen, (query[here] - start, voter[here]), 1)
-        if (seen > 1).any():
-            query_at, voter_at = np.argwhere(seen > 1)[0]
-            raise BallotError(f"voter {voter_at} has two ballots on query {start + query_at}")
-        return cube
+    return labels, any(map(of.is_floating, types.values()))
 
 
 # -- arrays in .npy and .npz files -----------------------------------------------------------------
@@ -746,10 +656,6 @@ class ArrayFile:
         return name in self.names
 
     def __getitem__(self, name: str) -> Array:
-        return self.read(name)
-
-    def read(self, name: str) -> Array:
-        """Return an array, its checksum verified."""
         array = self.open(name, whole=True)
         assert isinstance(array, np.ndarray)
         return array
@@ -810,18 +716,11 @@ def _header(stream: IO[bytes], size: int) -> tuple[tuple[int, ...], str, np.dtyp
     return shape, "F" if fortran else "C", dtype, start
 
 
-def _filled(stream: IO[bytes], shape: tuple[int, ...], order: str, dtype: np.dtype[Any]) -> Array:
-    kind: Any = order
-    array: Array = np.empty(shape, dtype, order=kind)
-    flat, place = array.reshape(-1, order=kind).view(np.uint8), 0
-    while place < len(flat):
-        part = stream.read(min(_STEP, len(flat) - place))
-        if not part:
-            raise ValueError("it ends early")
-        flat[place : place + len(part)] = np.frombuffer(part, np.uint8)
-        place += len(part)
-    stream.read(1)  # the checksum is compared at the end
-    return array
+def _filled(stream: IO[bytes], shape: tuple[int, ...], order: Any, dtype: np.dtype[Any]) -> Array:
+    data = bytearray(stream.read())  # to the end, where the checksum is compared
+    if len(data) != math.prod(shape) * dtype.itemsize:
+        raise ValueError("it ends early")
+    return np.ndarray(shape, dtype, data, order=order)
 
 
 # -- folders by path or URL ------------------------------------------------------------------------

@@ -112,12 +112,8 @@ class Bits:
     @property
     def _rows(self) -> Bytes:
         """The votes of each query in bytes of its own: (queries, bytes)."""
-        return np.ascontiguousarray(self._flat[:, : self.queries].T)
-
-    @property
-    def _flat(self) -> Bytes:
         groups, high, wide = self.columns.shape
-        return self.columns.reshape(groups * high, wide)
+        return np.ascontiguousarray(self.columns.reshape(groups * high, wide)[:, : self.queries].T)
 
     @cached_property
     def _period(self) -> Period:

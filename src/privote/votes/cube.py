@@ -103,8 +103,6 @@ class Ballots:
     ) -> None:
         self.steps = steps
         self.queries, self.voters, self.labels = check_shape(shape)
-        if not callable(rows):
-            raise InputError("rows", "must be a function of start and stop", rows)
         self.missing = bool(missing)
         self._rows, self._packed = rows, packed
         self._names = named = Names() if names is None else names.checked(self.shape)
@@ -119,11 +117,6 @@ class Ballots:
     def shape(self) -> tuple[int, int, int]:
         """(queries, voters, labels)."""
         return self.queries, self.voters, self.labels
-
-    @property
-    def packed(self) -> bool:
-        """Whether votes are held as bits, of which any part is at hand."""
-        return self._packed is not None
 
     def named(self, names: Names, where: str = "votes") -> Ballots:
         """Return the same ballots under these names; ``where`` they come from."""
@@ -148,13 +141,12 @@ class Ballots:
         threshold: Threshold = None,
         steps: int = 1,
         soft: bool | None = None,
-        empty_chunks: str | None = None,
     ) -> BallotSource:
         """Return ``votes`` as checked ballots, whatever they came as.
 
         Ballots pass through; arrays and data frames are checked; a path or URL is read
-        (:func:`privote.votes.arrays.read`, which takes ``empty_chunks``). The others are of
-        :meth:`from_array`; in a table votes are probabilities only where ``soft`` says so.
+        (:func:`privote.votes.arrays.read`). The options are those of :meth:`from_array`; in a table
+        votes are probabilities only where ``soft`` says so.
         """
         if isinstance(votes, BallotSource):
             if threshold is not None:
@@ -166,8 +158,7 @@ class Ballots:
         from .tables import is_frame, of_sheet, open_sheet
 
         if isinstance(votes, str) or hasattr(votes, "__fspath__"):
-            how: dict[str, Any] = {"steps": steps, "soft": soft, "empty_chunks": empty_chunks}
-            return read(votes, threshold=threshold, **how)
+            return read(votes, threshold=threshold, steps=steps, soft=soft)
         if is_frame(votes):
             return of_sheet(open_sheet(votes, "votes"), threshold, steps if soft else 1)
         return cls.from_array(votes, threshold=threshold, steps=steps, soft=soft)
@@ -260,7 +251,7 @@ class Ballots:
 
     def head(self, queries: int) -> Ballots:
         """Return the first ``queries`` queries."""
-        shape = (check_head(queries, self.queries), self.voters, self.labels)
+        shape = (whole("queries", queries, 1, self.queries), self.voters, self.labels)
         return self._with(shape, self._names.head(queries))
 
     def to_array(self) -> Votes:
@@ -325,10 +316,9 @@ class SparseBallots:
                     f"{name} must be {len(ballots)} integers, one per ballot, "
                     f"got {array.dtype} of shape {array.shape}"
                 )
-            if array.size and not (0 <= array.min() and array.max() < bound):
-                raise BallotError(
-                    f"{name} must lie in 0..{bound - 1}, got {_outside(array, bound)}"
-                )
+            outside = array[(array < 0) | (array >= bound)]
+            if outside.size:
+                raise BallotError(name, f"must lie in 0..{bound - 1}", int(outside[0]))
             places.append(array.astype(np.int64))
         order = np.lexsort((places[1], places[0]))
         self._query, self._voter = places[0][order], places[1][order]
@@ -365,7 +355,7 @@ class SparseBallots:
 
     def head(self, queries: int) -> SparseBallots:
         """Return the first ``queries`` queries."""
-        queries = check_head(queries, self.queries)
+        queries = whole("queries", queries, 1, self.queries)
         keep = self._query < queries
         return SparseBallots(
             self._query[keep],
@@ -386,10 +376,6 @@ def _array(name: str, values: Any) -> Any:
         raise BallotError(name, "must be one array, its rows of one length") from None
 
 
-def _outside(array: npt.NDArray[Any], bound: int) -> int:
-    return int(array[(array < 0) | (array >= bound)][0])
-
-
 def block_queries(voters: int, labels: int) -> int:
     """Return how many queries of a dense cube come in one block: by public sizes only."""
     cells = max(1, voters * labels)
@@ -397,17 +383,6 @@ def block_queries(voters: int, labels: int) -> int:
     # block one comes by itself, if its votes are whole bytes.
     fewest = 1 if 8 * labels >= _BLOCK_CELLS and cells % 8 == 0 else 8
     return max(fewest, _BLOCK_CELLS // cells // 8 * 8)
-
-
-def check_head(queries: int, available: int) -> int:
-    """Return ``queries`` if that many are there."""
-    if isinstance(queries, bool | np.timedelta64) or not isinstance(queries, int | np.integer):
-        raise InputError("queries", "must be an integer", queries)
-    if not 1 <= queries <= available:
-        raise InputError(
-            "queries", f"must lie in 1..{available} (the votes hold {available})", queries
-        )
-    return int(queries)
 
 
 def as_votes(slab: npt.NDArray[Any], missing: bool) -> Votes:
@@ -433,22 +408,16 @@ def check_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
         raise BallotError(
             "votes", f"must have 3 axes (queries, voters, labels), got {len(shape)}: shape {shape}"
         )
-    for axis, size in zip(("queries", "voters", "labels"), shape, strict=True):
-        if isinstance(size, bool | np.timedelta64) or not isinstance(size, int | np.integer):
-            raise BallotError(f"{axis} must be an integer, got {shown(size)}")
-        if size < 1:
-            raise BallotError("votes", f"must have at least one of its {axis}", shape)
-        if size > MOST:
-            raise BallotError(f"{axis} must be at most {MOST}, got {shown(size)}")
-    return int(shape[0]), int(shape[1]), int(shape[2])
+    queries, voters, labels = (
+        whole(axis, size, 1, MOST)
+        for axis, size in zip(("queries", "voters", "labels"), shape, strict=True)
+    )
+    return queries, voters, labels
 
 
 def check_threshold(threshold: Threshold, labels: int) -> Floats:
     """Return a threshold in [0, 1], or one per label, ready to broadcast."""
-    try:
-        bar = numbers("threshold", [] if threshold is None else threshold)
-    except InputError:
-        raise InputError("threshold", "must be a number or one per label", threshold) from None
+    bar = numbers("threshold", [] if threshold is None else threshold)
     if bar.shape not in ((), (labels,)):
         raise InputError(
             "threshold", f"must be one value or one per label ({labels}), got shape {bar.shape}"
@@ -488,16 +457,11 @@ def check_votes(array: Cells) -> bool:
     """Refuse anything but 0, 1 and -1; return whether any vote is missing."""
     if array.dtype.kind not in "fiub":
         raise BallotError("votes", f"must be bool or numbers, got dtype {array.dtype}")
-    missing = False
-    if array.dtype == np.bool_:
-        for start, slab in _slabs(array):
-            # A bool from outside may hide any byte, and bytes are what is added up.
-            bad = slab.view(np.uint8) > 1
-            if bad.any():
-                raise _odd("is no bool inside", bad, slab.view(np.uint8), start)
-        return False
+    missing, hidden = False, array.dtype == np.bool_
     for start, slab in _slabs(array):
-        bad = ~((slab == 0) | (slab == 1) | (slab == MISSING))
+        # A bool from outside may hide any byte, and bytes are what is added up.
+        slab = slab.view(np.uint8) if hidden else slab
+        bad = slab > 1 if hidden else ~((slab == 0) | (slab == 1) | (slab == MISSING))
         if bad.any():
             rule = f"must be 0, 1 or missing ({MISSING})"
             if array.dtype.kind == "f":
@@ -527,39 +491,6 @@ def keep_memory() -> None:
 # -- blocks ----------------------------------------------------------------------------------------
 
 
-class Block(Protocol):
-    """A run of consecutive queries: what a mechanism may ask of the ballots."""
-
-    @property
-    def start(self) -> int:
-        """The first query's place in the whole, for messages."""
-
-    @property
-    def queries(self) -> int:
-        """Queries of this block."""
-
-    @property
-    def voters(self) -> int:
-        """Registered voters, whether they spoke or not."""
-
-    @property
-    def labels(self) -> int:
-        """Labels of every ballot."""
-
-    @property
-    def missing(self) -> bool:
-        """Whether a vote may be missing."""
-
-    def margins(self, *, missing_is_no: bool) -> Margins:
-        """Return yes minus no (queries, labels), in the fewest bits that hold twice as much."""
-
-    def weighted(self, weights: Floats) -> Floats:
-        """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote."""
-
-    def speakers(self) -> tuple[Counts, Counts, npt.NDArray[np.bool_]]:
-        """Return (query, voter, yes-ballot) of every ballot cast."""
-
-
 @dataclass(frozen=True)
 class DenseBlock:
     """Every voter's ballot on every query of the block: ``votes`` (queries, voters, labels)."""
@@ -569,19 +500,24 @@ class DenseBlock:
     start: int = 0
 
     @property
-    def voters(self) -> int:
-        """Registered voters, whether they spoke or not."""
-        return self.votes.shape[1]
+    def shape(self) -> tuple[int, ...]:
+        """(queries, voters, labels)."""
+        return self.votes.shape
 
     @property
     def queries(self) -> int:
         """Queries of this block."""
-        return self.votes.shape[0]
+        return self.shape[0]
+
+    @property
+    def voters(self) -> int:
+        """Registered voters, whether they spoke or not."""
+        return self.shape[1]
 
     @property
     def labels(self) -> int:
         """Labels of every ballot."""
-        return self.votes.shape[2]
+        return self.shape[2]
 
     @property
     def large(self) -> bool:
@@ -638,19 +574,9 @@ class PackedBlock(DenseBlock):
         return self.held.votes()
 
     @property
-    def voters(self) -> int:
-        """Registered voters."""
-        return self.held.voters
-
-    @property
-    def queries(self) -> int:
-        """Queries of this block."""
-        return self.held.queries
-
-    @property
-    def labels(self) -> int:
-        """Labels of every ballot."""
-        return self.held.labels
+    def shape(self) -> tuple[int, ...]:
+        """(queries, voters, labels)."""
+        return self.held.queries, self.held.voters, self.held.labels
 
     def bits(self) -> Bits:
         """Return the votes as they are held."""
@@ -701,6 +627,10 @@ class SparseBlock:
     def speakers(self) -> tuple[Counts, Counts, npt.NDArray[np.bool_]]:
         """Return (query, voter, yes-ballot) of every ballot cast."""
         return self.query, self.voter, self.votes
+
+
+#: A run of consecutive queries: what a mechanism may ask of the ballots.
+Block = DenseBlock | SparseBlock
 
 
 def _count(cells: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -33,7 +33,6 @@ def effective(
     """
     if isinstance(block, SparseBlock):
         return _effective_sparse(block, left, unit, silence_is_zeros)
-    assert isinstance(block, DenseBlock)
     if steps > 1:
         return _effective_steps(block, np.asarray(baseline, np.bool_), left, steps)
     if block.large:

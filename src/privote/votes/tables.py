@@ -4,15 +4,14 @@ A sheet has a header and gives its rows in blocks of columns, so that a large fi
 of rows. Every message about a cell names the file, the line and the column. The cells of a CSV file
 are texts; those of a data frame are whatever the frame holds.
 
-Votes. One row a ballot: columns ``query`` and ``voter``, then one column a label. One row a vote:
-columns ``query``, ``voter``, ``label`` and ``vote``. One row a yes: ``query``, ``voter``,
-``label``; a row without a label is a ballot without a yes. Without the column ``query`` there is
-one query, and then a row is a voter and a column is a label; voters may be named in the column
-``voter`` or in the first one. An empty cell is a missing vote, and so is a ballot without a row.
+Votes. A row is a ballot: columns ``query`` and ``voter``, then one column a label. Without the
+column ``query`` there is one query, and a row is a voter; voters may be named in the column
+``voter``, or in the first one under a head like ``name``. An empty cell is a missing vote, and so
+is a ballot without a row.
 
-Queries, voters and labels come in the order of their names, so the order of the rows says nothing.
-Which there are is public: a query, or a label of rows, that only one voter names would tell what
-this voter said, and is refused unless a row without a voter lists it.
+Queries and voters come in the order of their names, so the order of the rows says nothing. Which
+queries there are is public: one that only one voter names would tell what this voter said, and is
+refused unless a row without a voter lists it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ import warnings
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -34,12 +32,11 @@ from typing import Any, TextIO
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import BallotError, InputError, MissingExtraError, PrivoteWarning, shown
+from ..errors import BallotError, InputError, PrivoteWarning, shown
 from ..files import check_file, check_unpacked
 from .cube import MISSING, Ballots, Threshold, check_threshold
 from .names import Names, in_order
 
-SUFFIXES = (".csv", ".tsv")
 _SPREADSHEETS = (".xlsx", ".xls", ".ods")
 Block = tuple[list[int], list[Sequence[Any]]]  # where each row stands, and the columns
 
@@ -70,7 +67,7 @@ _PROBABILITIES = (
     "or Parquet file, where they count as they are"
 )
 _CHANCE = "must be a probability from 0 to 1, or empty (missing)"
-# How people head a column of names where a row is a voter.
+# How people head the first column where a row is a voter, and it names them.
 _HEADS = ("", "voter", "voters", "name", "id", "person", "teacher", "participant", "respondent")
 
 
@@ -93,9 +90,6 @@ class Sheet(ABC):
     header: tuple[str, ...]
     unit: str
     size: int
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name}, {len(self.header)} columns)"
 
     def where(self, place: int, column: str | None = None) -> str:
         """Return where a cell or a row is, in words."""
@@ -196,7 +190,7 @@ def open_sheet(source: Any, name: str = "table") -> RawTable:
             "must be a CSV file, a data frame, a mapping of columns or a list of records, got "
             f"{type(source).__name__}",
         )
-    columns = {_text(key): np.fromiter(values, object) for key, values in source.items()}
+    columns = {name_of(key): np.fromiter(values, object) for key, values in source.items()}
     lengths = {len(values) for values in columns.values()}
     if len(lengths) > 1:
         raise InputError(name, f"must have columns of one length, got {sorted(lengths)}")
@@ -208,7 +202,7 @@ def open_sheet(source: Any, name: str = "table") -> RawTable:
 def is_frame(value: Any) -> bool:
     """Return whether this is a data frame, whose ever: pandas', polars', Arrow's."""
     return hasattr(value, "columns") and any(
-        hasattr(value, how) for how in ("iloc", "get_columns", "to_pydict", "to_pandas")
+        hasattr(value, how) for how in ("iloc", "get_columns", "to_pydict")
     )
 
 
@@ -218,20 +212,13 @@ def _frame_columns(frame: Any, name: str) -> Mapping[Any, Any]:
         return dict(frame.to_dict(as_series=False))  # polars
     if hasattr(frame, "to_pydict"):
         return dict(frame.to_pydict())  # Arrow
-    if not hasattr(frame, "iloc"):
-        try:
-            frame = frame.to_pandas()
-        except ImportError:
-            raise MissingExtraError(
-                f"{name}: reading a {type(frame).__name__} needs pandas: pip install pandas"
-            ) from None
     if any(level is not None for level in frame.index.names):
         frame = frame.reset_index()
     columns: dict[Any, Any] = {}
     if frame.index.dtype.kind not in "iu":
         columns[""] = frame.index.tolist()
     for place, column in enumerate(frame.columns):
-        text = _text(column)
+        text = name_of(column)
         if text in columns:
             raise InputError(f"{name}: two columns are called {text!r:.60}")
         columns[text] = frame.iloc[:, place].tolist()
@@ -305,22 +292,24 @@ class CSVFile(Sheet):
 def lines(path: Path, encoding: str | None = None, errors: str = "strict") -> Iterator[str]:
     """Yield the lines of a text file, which may be packed (``.gz``).
 
-    Its letters are stored as ``encoding`` says, as the file's own mark does, or as UTF-8; where
-    they are not, the message has the line.
+    Its letters are stored as ``encoding`` says, as the file's own mark does, or as UTF-8.
     """
-    name = _encoding(path, encoding)
+    name, line = "", 0
     try:
+        name = _encoding(path, encoding)
         with (gzip.open if path.suffix == ".gz" else open)(
             path, "rt", encoding=name, errors=errors, newline=""
         ) as stream:
-            yield from stream
+            for text in stream:
+                yield text
+                line += 1
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path} is cut short or not gzip: {error}") from None
     except OSError as error:
         raise InputError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
     except UnicodeError:
         raise InputError(
-            f"{path.name}, line {_undecodable(path, name)}: must be text in "
+            f"{path.name}, after line {line}: must be text in "
             f"{name.removesuffix('-sig').upper()}; save it as UTF-8, or name its `encoding` where "
             "that can be said, e.g. cp1252"
         ) from None
@@ -334,22 +323,9 @@ def _encoding(path: Path, encoding: str | None) -> str:
             rule = "must be one that Python knows, e.g. cp1252"
             raise InputError("encoding", rule, encoding) from None
         return encoding
-    try:
-        with path.open("rb") as stream:
-            marked = stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    except OSError as error:
-        raise InputError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
+    with path.open("rb") as stream:
+        marked = stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     return "utf-16" if marked else "utf-8-sig"
-
-
-def _undecodable(path: Path, name: str) -> int:
-    """Return the first line that cannot be decoded."""
-    decoder, known = codecs.getincrementaldecoder(name)(), 0
-    with path.open("rb") as stream, suppress(UnicodeError):
-        for line in stream:
-            decoder.decode(line)
-            known += 1
-    return known + 1
 
 
 def delimiter_of(header: str) -> str:
@@ -460,14 +436,9 @@ def name_of(cell: Any) -> str:
         return name_in(cell.strip())
     if is_gap(cell):
         return ""
-    return _text(cell)
-
-
-def _text(value: Any) -> str:
-    """Return a value as text; a whole number that a frame made a float is written as one."""
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    return name_in(str(value).strip()) if isinstance(value, str) else str(value)
+    # A whole number that a frame made a float is written as one.
+    whole = isinstance(cell, float | np.floating) and float(cell).is_integer()
+    return str(int(cell) if whole else cell)
 
 
 def cell_of(name: str) -> str:
@@ -516,7 +487,7 @@ def of_sheet(sheet: Sheet, threshold: Threshold = None, steps: int = 1) -> Ballo
     They are probabilities where there is a ``threshold``, or more than one of ``steps``.
     """
     soft = threshold is not None or steps > 1
-    votes, names = _Rows.of(sheet, _Form.of(sheet), soft).cube()
+    votes, names = _Rows.of(sheet, soft).cube()
     if threshold is not None:
         bar = check_threshold(threshold, votes.shape[2])
         votes = np.where(np.isnan(votes), MISSING, votes >= bar).astype(np.int8)
@@ -527,62 +498,31 @@ def of_sheet(sheet: Sheet, threshold: Threshold = None, steps: int = 1) -> Ballo
     return made.named(names, sheet.name)
 
 
-@dataclass(frozen=True)
-class _Form:
-    """Which column is what; places in the header, None for a column that is not there."""
+def _columns(sheet: Sheet) -> tuple[int | None, int | None, list[int]]:
+    """Return the columns of queries and of voters, None for one that is not there, and of labels.
 
-    query: int | None
-    voter: int | None
-    label: int | None
-    vote: int | None
-    votes: tuple[int, ...]
-
-    @classmethod
-    def of(cls, sheet: Sheet) -> _Form:
-        known = {name.lower(): place for place, name in enumerate(sheet.header)}
-        query, voter, label = (known.get(name) for name in ("query", "voter", "label"))
-        if query is not None and voter is None:
-            raise _misnamed(
-                sheet, "has a column 'query' and must then have a column 'voter'; it has"
-            )
-        others = [p for p in range(len(sheet.header)) if p not in (query, voter, label)]
-        if voter is not None and label is not None:
-            vote = known.get("vote")
-            if others not in ([], [vote]):
-                raise _misnamed(
-                    sheet,
-                    "has a column 'label', so a row is one vote and the columns are query, voter, "
-                    "label and vote; it has",
-                )
-            return cls(query, voter, label, vote, () if vote is None else (vote,))
-        if label is not None:
-            others = sorted([*others, label])
-        if voter is None and others and _names_voters(sheet):
-            voter = others.pop(0)
-        if not others:
-            raise _misnamed(sheet, "must have one column a label, it has")
-        says = YesNo()
-        labels = [sheet.header[place] for place in others]
-        if sheet.unit == "line" and all(says[n] != ODD and not is_header([n]) for n in labels):
-            warnings.warn(
-                f"{sheet.name}: the first line is taken for a header, and reads like a ballot: it "
-                "must name the labels",
-                PrivoteWarning,
-                stacklevel=2,
-            )
-        return cls(query, voter, None, None, tuple(others))
-
-
-def _names_voters(sheet: Sheet) -> bool:
-    """Return whether the first column names voters: by its head, or as nothing in it is a vote."""
-    if len(sheet.header) < 2 or sheet.header[0].lower() in _HEADS:
-        return len(sheet.header) > 1
-    says = YesNo()
-    return all(
-        says[cell] == ODD and not np.isfinite(_chance(cell))
-        for _, columns in sheet.blocks()
-        for cell in columns[0]
-    )
+    Where a row is a voter, the first column may name voters under another head.
+    """
+    header = [name.lower() for name in sheet.header]
+    query, voter = (header.index(name) if name in header else None for name in ("query", "voter"))
+    if query is None and voter is None and len(header) > 1 and header[0] in _HEADS:
+        voter = 0
+    if query is not None and voter is None:
+        raise _misnamed(sheet, "has a column 'query' and must then have a column 'voter'; it has")
+    if voter is not None and "label" in header:
+        raise _misnamed(sheet, "must have one column a label, and none called 'label'; it has")
+    places = [place for place in range(len(header)) if place not in (query, voter)]
+    if not places:
+        raise _misnamed(sheet, "must have one column a label, it has")
+    says, labels = YesNo(), [sheet.header[place] for place in places]
+    if sheet.unit == "line" and all(says[n] != ODD and not is_header([n]) for n in labels):
+        warnings.warn(
+            f"{sheet.name}: the first line is taken for a header, and reads like a ballot: it "
+            "must name the labels",
+            PrivoteWarning,
+            stacklevel=2,
+        )
+    return query, voter, places
 
 
 class _Index(dict[Any, int]):
@@ -609,58 +549,50 @@ class _Rows:
     """All rows of a sheet as numbers: where they stand, whose they are, what they say."""
 
     sheet: Sheet
-    form: _Form
     places: Ints
-    queries: tuple[Ints, list[str]]
-    voters: tuple[Ints, list[str]]
-    labels: tuple[Ints, list[str]] | None
-    votes: Cells  # (rows, labels); one column where a row is one vote
+    queries: tuple[Ints, list[str] | None]  # the names are None where no column has them
+    voters: tuple[Ints, list[str] | None]
+    labels: list[str]
+    votes: Cells  # (rows, labels)
 
     @classmethod
-    def of(cls, sheet: Sheet, form: _Form, soft: bool) -> _Rows:
-        query, voter, label = _Index(), _Index(), _Index()
+    def of(cls, sheet: Sheet, soft: bool) -> _Rows:
+        query_at, voter_at, labels = _columns(sheet)
+        query, voter, says = _Index(), _Index(), YesNo()
         parts: list[tuple[Any, ...]] = []
-        says = YesNo()
         for places, columns in sheet.blocks():
             size = len(places)
-            votes = np.ones((size, max(1, len(form.votes))), np.float64 if soft else np.int8)
-            for at, place in enumerate(form.votes):
-                column = columns[place]
-                votes[:, at] = said = (
-                    np.fromiter(map(_chance, column), np.float64, size)
-                    if soft
-                    else says.read(column)
-                )
-                odd = (said < 0) | (said > 1) if soft else said == ODD
+            votes: Cells = np.empty((size, len(labels)), np.float64 if soft else np.int8)
+            for at, label in enumerate(labels):
+                column = columns[label]
+                if soft:
+                    votes[:, at] = np.fromiter(map(_chance, column), np.float64, size)
+                    odd = (votes[:, at] < 0) | (votes[:, at] > 1)
+                else:
+                    votes[:, at] = says.read(column)
+                    odd = votes[:, at] == ODD
                 if odd.any():
                     row = int(np.flatnonzero(odd)[0])
-                    raise _odd_cell(sheet, places[row], sheet.header[place], column[row], soft)
-            index = np.arange(size) + sum(len(part[0]) for part in parts)
+                    raise _odd_cell(sheet, places[row], sheet.header[label], column[row], soft)
+            whose = np.zeros(size, np.int64), np.arange(size) + sum(len(part[0]) for part in parts)
             parts.append(
                 (
                     np.array(places, np.int64),
-                    np.zeros(size, np.int64)
-                    if form.query is None
-                    else query.read(columns[form.query]),
-                    index if form.voter is None else voter.read(columns[form.voter]),
-                    np.zeros(0, np.int64)
-                    if form.label is None
-                    else label.read(columns[form.label]),
+                    whose[0] if query_at is None else query.read(columns[query_at]),
+                    whose[1] if voter_at is None else voter.read(columns[voter_at]),
                     votes,
                 )
             )
         if not parts:
             raise BallotError(f"{sheet.name} has a header and no rows")
         held = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        everybody = [str(place) for place in range(len(held[0]))]
         return cls(
             sheet,
-            form,
             held[0],
-            (held[1], ["0"] if form.query is None else list(query.names)),
-            (held[2], everybody if form.voter is None else list(voter.names)),
-            None if form.label is None else (held[3], list(label.names)),
-            held[4],
+            (held[1], None if query_at is None else list(query.names)),
+            (held[2], None if voter_at is None else list(voter.names)),
+            [sheet.header[label] for label in labels],
+            held[3],
         )
 
     def cube(self) -> tuple[Cells, Names]:
@@ -668,112 +600,72 @@ class _Rows:
 
         A missing vote is -1, a missing probability NaN.
         """
-        ballots = self._ballots()
-        if not ballots.any():
-            raise BallotError(f"{self.sheet.name} names no voter")
-        query, queries = self._ordered("query", self.queries, ballots)
-        voter, voters = self._ordered("voter", self.voters, ballots)
-        if self.labels is None:
-            label, labels = None, [self.sheet.header[place] for place in self.form.votes]
-        else:
-            label, labels = self._ordered("label", self.labels, ballots)
-        shape = (len(queries), len(voters), len(labels))
-        check_unpacked(self.sheet.name, self.sheet.size, shape[0] * shape[1] * shape[2])
-        query, voter, votes = query[ballots], voter[ballots], self.votes[ballots]
-        missing = np.nan if votes.dtype == np.float64 else MISSING
-        cube = np.full(shape, missing, votes.dtype)
-        self._refuse_twice(ballots, query, voter, label, shape)
-        if label is None:
-            cube[query, voter] = votes
-        else:
-            if self.form.vote is None:
-                cube[query, voter] = 0  # who names some labels says no to the others
-            said = label[ballots] >= 0
-            cube[query[said], voter[said], label[ballots][said]] = votes[said, 0]
-        return cube, Names(
-            queries=None if self.form.query is None else tuple(queries),
-            voters=None if self.form.voter is None else tuple(voters),
-            labels=tuple(labels),
-        )
-
-    def _ballots(self) -> npt.NDArray[np.bool_]:
-        """Return which rows are ballots: the others have no voter, and list what there is."""
+        missing = np.nan if self.votes.dtype == np.float64 else MISSING
+        gaps = np.isnan(self.votes) if self.votes.dtype == np.float64 else self.votes == MISSING
+        # Rows without a voter are no ballots: they list queries.
         cast = self.voters[0] >= 0
-        if self.form.votes:
-            gaps = np.isnan(self.votes) if self.votes.dtype == np.float64 else self.votes == MISSING
-            self._refuse(~cast & ~gaps.all(axis=1), "voter", "must name the voter of these votes")
+        self._refuse(~cast & ~gaps.all(axis=1), "voter", "must name the voter of these votes")
         self._refuse(cast & (self.queries[0] < 0), "query", "must name the query")
-        if self.labels is not None and self.form.vote is not None:
-            self._refuse(cast & (self.labels[0] < 0), "label", "must name the label of this vote")
-        return cast
+        if not cast.any():
+            raise BallotError(f"{self.sheet.name} names no voter")
+        self._refuse_alone(cast)
+        query, queries = _ordered(self.queries, cast)
+        voter, voters = _ordered(self.voters, cast)
+        shape = int(query.max()) + 1, int(voter.max()) + 1, len(self.labels)
+        check_unpacked(self.sheet.name, self.sheet.size, shape[0] * shape[1] * shape[2])
+        query, voter = query[cast], voter[cast]
+        self._refuse_twice(query * shape[1] + voter, self.places[cast])
+        cube = np.full(shape, missing, self.votes.dtype)
+        cube[query, voter] = self.votes[cast]
+        return cube, Names(queries=queries, voters=voters, labels=tuple(self.labels))
 
     def _refuse(self, bad: npt.NDArray[np.bool_], column: str, rule: str) -> None:
         if bad.any():
             place = int(self.places[np.flatnonzero(bad)[0]])
             raise BallotError(self.sheet.where(place, column), f"{rule}, and is empty")
 
-    def _ordered(
-        self, column: str, found: tuple[Ints, list[str]], ballots: npt.NDArray[np.bool_]
-    ) -> tuple[Ints, list[str]]:
-        """Return rows and names in order: first what rows without a voter list, then by name."""
-        numbers, names = found
-        given = numbers[~ballots & (numbers >= 0)]
-        listed = [names[number] for number in dict.fromkeys(given.tolist())]
-        if column != "voter" and getattr(self.form, column) is not None:
-            self._refuse_alone(column, numbers, names, set(listed), ballots)
-        order = [*listed, *in_order(set(names) - set(listed))]
-        rank = {name: place for place, name in enumerate(order)}
-        place = np.array([*(rank[name] for name in names), -1], np.int64)  # the last is for no name
-        return place[numbers], order
-
-    def _refuse_alone(
-        self,
-        column: str,
-        numbers: Ints,
-        names: list[str],
-        listed: set[str],
-        ballots: npt.NDArray[np.bool_],
-    ) -> None:
-        """Refuse a query or a label that exists because of one voter only."""
-        voters = len(self.voters[1])
-        if voters < 2 or len(listed) == len(names):
+    def _refuse_alone(self, cast: npt.NDArray[np.bool_]) -> None:
+        """Refuse a query that exists because of one voter only."""
+        numbers, names = self.queries
+        voters = int(self.voters[0].max()) + 1
+        if names is None or voters < 2:
             return
-        named = ballots & (numbers >= 0)
-        pairs = np.unique(numbers[named] * voters + self.voters[0][named])
+        pairs = np.unique(numbers[cast] * voters + self.voters[0][cast])
         count = np.bincount(pairs // voters, minlength=len(names))
-        for number in np.flatnonzero(count == 1).tolist():
-            if names[number] in listed:
-                continue
-            row = int(np.flatnonzero(named & (numbers == number))[0])
+        count[numbers[~cast & (numbers >= 0)]] = 0
+        for number in np.flatnonzero(count == 1)[:1].tolist():
+            row = int(np.flatnonzero(numbers == number)[0])
             raise BallotError(
-                self.sheet.where(int(self.places[row]), column),
+                self.sheet.where(int(self.places[row]), "query"),
                 "must be named by two voters or more, and this one is by one: the list of them "
                 "would tell what this voter said. If it is public, list it in a row of its own, "
                 "without a voter and a vote",
                 sealed=f"it is {shown(names[number])}",
             )
 
-    def _refuse_twice(
-        self,
-        ballots: npt.NDArray[np.bool_],
-        query: Ints,
-        voter: Ints,
-        label: Ints | None,
-        shape: tuple[int, int, int],
-    ) -> None:
-        key = query * shape[1] + voter
-        if label is not None:
-            key = key * (shape[2] + 1) + label[ballots] + 1
+    def _refuse_twice(self, key: Ints, places: Ints) -> None:
         order = np.argsort(key, kind="stable")
         same = np.flatnonzero(np.diff(key[order]) == 0)
-        if not len(same):
-            return
-        first, second = self.places[ballots][order[same[0] : same[0] + 2]].tolist()
-        what = "ballot on one query" if label is None else "vote on one label of one query"
-        raise BallotError(
-            f"{self.sheet.where(first)} and {self.sheet.unit} {second}: a voter must cast one "
-            f"{what}, and these two are by one voter on the same"
-        )
+        if len(same):
+            first, second = places[order[same[0] : same[0] + 2]].tolist()
+            raise BallotError(
+                f"{self.sheet.where(first)} and {self.sheet.unit} {second}: a voter must cast one "
+                "ballot on one query, and these two are by one voter on the same"
+            )
+
+
+def _ordered(
+    column: tuple[Ints, list[str] | None], cast: npt.NDArray[np.bool_]
+) -> tuple[Ints, tuple[str, ...] | None]:
+    """Return rows and names in order: first what rows without a voter list, then by name."""
+    numbers, names = column
+    if names is None:
+        return numbers, None
+    listed = [names[n] for n in dict.fromkeys(numbers[~cast & (numbers >= 0)].tolist())]
+    order = [*listed, *in_order(set(names) - set(listed))]
+    rank = {name: place for place, name in enumerate(order)}
+    place = np.array([*(rank[name] for name in names), -1], np.int64)  # the last is for no name
+    return place[numbers], tuple(order)
 
 
 def _chance(cell: Any) -> float:

@@ -32,8 +32,8 @@ from scipy import sparse
 from scipy.sparse import csr_array, issparse
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from ...errors import InputError
-from ...votes.cube import SparseBlock, check_head
+from ...errors import InputError, whole
+from ...votes.cube import SparseBlock
 from ..embedding import embed, fit_embedding
 from ..rows import Floats, check_groups, check_labels
 
@@ -193,7 +193,7 @@ class NeighbourBallots:
 
     def head(self, queries: int) -> NeighbourBallots:
         """Return the first ``queries`` queries."""
-        return self._at(np.arange(check_head(queries, self.queries)))
+        return self._at(np.arange(whole("queries", queries, 1, self.queries)))
 
     def take(self, rows: npt.ArrayLike) -> NeighbourBallots:
         """Return the ballots on some queries, in this order, with the radius and embedding as is.
