@@ -15,7 +15,7 @@ from tests.attacks.conftest import Outcome, scaled
 from privote.errors import InputError
 from privote.learning.direct.linear import DPLinear, DPMoments, PrivateLinear, clipped_sum
 from privote.learning.embedding import Embedding, embed, fit_embedding
-from privote.learning.neighbours.ballots import NeighbourBallots
+from privote.learning.neighbours import NeighbourBallots
 from privote.learning.tables import TableEncoder
 
 Floats = npt.NDArray[np.float64]

@@ -100,7 +100,7 @@ def test_the_student_learns_and_the_promise_holds(fitted):
 
 def test_a_student_of_tallies_learns_from_shares(monkeypatch):
     """Shares, and not labels at one half: released numbers only, also for the thresholds."""
-    import privote.learning.rounds as room
+    import privote.learning.pate as room
 
     taught, train = [], room.train_student
     monkeypatch.setattr(
@@ -112,6 +112,7 @@ def test_a_student_of_tallies_learns_from_shares(monkeypatch):
     bits = pate(mechanism=pv.BinaryVoting(sigma=8.0), queries=20).fit(X, Y, X_PUBLIC, seed=0)
     assert np.array_equal(taught[1], bits.release_.labels)
     assert bits.thresholds_ == 0.5
+    assert bits.shares_ == pytest.approx(bits.predict_proba(X_PUBLIC).mean(axis=0))
     assert bits.release_.guarantee == "worst-case"  # so few queries fit
 
 
@@ -262,7 +263,7 @@ def test_sparse_rows_and_unknown_labels():
         {"mechanism": pv.BinaryVoting(sigma=8.0, gate=pv.Gate(threshold=30, sigma=10))},
         {"teacher": RandomForestClassifier(5), "n_teachers": 6, "epsilon": 20.0},
         {"student": RandomForestClassifier(10)},
-        {"rounds": 3, "choose": "uncertainty"},
+        {"rounds": 3},
         {"guarantee": "worst-case", "n_teachers": 100},
         {"mechanism": pv.TallyVoting(sigma=20.0)},
         {"threshold": [0.4, 0.5, 0.6]},
@@ -311,12 +312,16 @@ def test_bad_data_is_refused_and_nothing_is_charged(tmp_path, change, words):
         ({"voters": "crowd"}, "voters"),
         ({"epsilon": -1}, "epsilon"),
         ({"rounds": 0}, "rounds"),
+        ({"rounds": 1.5}, "rounds"),
+        ({"rounds": 2, "guarantee": "worst-case"}, "rounds"),
+        ({"queries": 0}, "queries"),
+        ({"queries": len(X_PUBLIC) + 1}, "queries"),
         ({"threshold": "high"}, "threshold"),
         ({"n_teachers": 0}, "n_teachers"),
         ({"n_teachers": N + 1}, "n_teachers"),
         ({"guarantee": "maybe"}, "guarantee"),
         ({"mechanism": "binary"}, "mechanism"),
-        ({"guarantee": "ptr"}, "guarantee"),
+        ({"guarantee": "ptr", "queries": 5}, "guarantee"),
         ({"guarantee": "ptr", "mechanism": pv.BinaryVoting(sigma=9.0)}, "queries"),
     ],
 )

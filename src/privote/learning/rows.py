@@ -184,7 +184,7 @@ def matching(chance: Floats, share: Floats) -> Floats:
     return np.clip(bars, 1e-9, 1.0)
 
 
-def check_rows(X: Any) -> Any:
+def check_rows(X: Any, name: str = "X") -> Any:
     """Return rows as a float32 or float64 matrix, dense or CSR, all finite."""
     from sklearn.utils import check_array
 
@@ -198,7 +198,7 @@ def check_rows(X: Any) -> Any:
         if not said.startswith("could not convert"):  # which quotes a cell, and a record is private
             said, colon, cell = str(error), "", ""
         raise InputError(
-            "X",
+            name,
             f"must be a finite matrix (records, features): {said}",
             sealed=f"the cell is {cell.strip():.60}" if colon else None,
         ) from None

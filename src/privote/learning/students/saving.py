@@ -42,8 +42,6 @@ _OURS = (
     "privote.learning.embedding.Centre",
     "privote.learning.embedding.Embedding",
     "privote.learning.students.classifiers.LinearStudent",
-    "privote.learning.neighbours.labelling.NeighbourStudent",
-    "privote.mechanisms.binary.BinaryVoting",
     "privote.learning.private.Student",
     "privote.learning.students.classifiers.PartialLabels",
 )
@@ -52,7 +50,6 @@ _MOVED = {
     "privote.learning.direct.account": "privote.learning.direct.training",
     "privote.learning.direct.gradients": "privote.learning.direct.linear",
     "privote.learning.direct.moments": "privote.learning.direct.linear",
-    "privote.learning.neighbours.student": "privote.learning.neighbours.labelling",
 }
 # Networks, which are kept as arrays and the parameters they were made with.
 _NETWORKS = {"dpsgd": DPSGDClassifier, "image": ImageNetwork, "mixmatch": MixMatchClassifier}

@@ -31,7 +31,6 @@ from sklearn.utils.validation import check_is_fitted
 from ...errors import InputError, whole
 from ...votes.cube import Ballots, BallotSource, Threshold, check_threshold
 from ..linear import Layer, Solver, answer
-from ..rounds import Rows
 from ..rows import (
     Floats,
     LabelClassifier,
@@ -220,7 +219,7 @@ class TeacherPool:
         self.votes, self.limit = votes, limit
         self.voters, self.labels = votes.shape[1:]
 
-    def take(self, rows: Rows) -> BallotSource:
+    def take(self, rows: npt.NDArray[np.int64]) -> BallotSource:
         """Return the ballots on these rows, in this order."""
         ballots = Ballots.from_array(self.votes[rows])
         return ballots if self.limit is None else ballots.clip(self.limit)
