@@ -151,9 +151,7 @@ class MixMatchClassifier(NetworkClassifier):
     random_state: Any = None
     progress: Progress | None = None
 
-    def fit(
-        self, X: Any, y: npt.ArrayLike, X_unlabelled: Any = None, sample_weight: Any = None
-    ) -> MixMatchClassifier:
+    def fit(self, X: Any, y: npt.ArrayLike, X_unlabelled: Any = None) -> MixMatchClassifier:
         """Learn from released labels and from public rows without labels.
 
         Parameters
@@ -165,13 +163,11 @@ class MixMatchClassifier(NetworkClassifier):
             (rows, labels) of 1, 0, probabilities and -1 (ABSTAIN).
         X_unlabelled
             Further rows of the same kind; without any, guesses are about ``X`` itself.
-        sample_weight
-            (rows,) or (rows, labels): how much each cell counts.
         """
         require_torch("MixMatch")
         rows = Rows(X)
-        labels, weight = check_targets(y, len(rows), sample_weight)
-        known = labels >= 0 if weight is None else weight * (labels >= 0)
+        labels = check_targets(y, len(rows))
+        known = labels >= 0
         pool = self._pool(rows, X_unlabelled)
         answered = np.flatnonzero((labels >= 0).any(axis=1))
         if not len(answered):
