@@ -102,7 +102,6 @@ def votes(
         "labels": found.labels,
         "chunks": found.chunks,
         "of these done before": found.done_before or None,
-        "workers that died": found.lost_workers or None,
         "votes written to": output,
     }
     print_result(shown, json=False, title="Collected")

@@ -65,17 +65,6 @@ def test_probabilities_are_learnt_as_far_as_they_are_sure():
     assert spread[1] < spread[0] / 2
 
 
-def test_a_cell_of_weight_zero_is_held_back():
-    weight = np.ones(Y.shape)
-    weight[::2, 1] = 0
-    held = np.where(weight > 0, Y, -1)
-    weighted = MixMatchClassifier(**QUICK).fit(X, Y, POOL, sample_weight=weight)
-    missing = MixMatchClassifier(**QUICK).fit(X, held, POOL)
-    assert np.array_equal(weighted.predict_proba(TEST), missing.predict_proba(TEST))
-    heavy = MixMatchClassifier(**QUICK).fit(X, Y, POOL, sample_weight=1 + 9 * Y)
-    assert heavy.predict_proba(TEST).mean() > missing.predict_proba(TEST).mean()
-
-
 def test_random_state_decides_everything():
     def answers(seed):
         student = MixMatchClassifier(**{**QUICK, "random_state": seed})
