@@ -99,25 +99,6 @@ def test_probabilities_become_votes(tmp_path: Path) -> None:
         assert np.array_equal(read(output), np.stack([*chance.values()], axis=1) >= np.array(bar))
 
 
-@pytest.mark.parametrize("kind", [".npy", ".csv"])
-def test_saved_models_on_files_of_rows(kind: str, tmp_path: Path) -> None:
-    (tmp_path / "models").mkdir()
-    X = np.random.default_rng(1).normal(size=(90, 4))
-    models = {}
-    for seed, name in enumerate(NAMES):
-        models[name] = RandomForestClassifier(3, random_state=seed).fit(X, X[:, :3] > 0.1)
-        joblib.dump(models[name], tmp_path / "models" / f"{name}.joblib")
-    if kind == ".npy":
-        np.save(tmp_path / "rows.npy", public())
-    else:
-        np.savetxt(tmp_path / "rows.csv", public(), "%r", ",", header="a,b,c,d", comments="")
-    rows = tmp_path / f"rows{kind}"
-    wanted = np.stack([model.predict(public()) for model in models.values()], axis=1)
-    pv.collect_votes(tmp_path / "models", rows, tmp_path / "v.zarr", labels=3, group=2, workers=2)
-    assert np.array_equal(read(tmp_path / "v.zarr"), wanted)
-    assert pv.Ballots.of(tmp_path / "v.zarr").voter_names == NAMES
-
-
 @pytest.mark.parametrize(("voters", "group"), [(1, 1), (32, 32), (33, 17), (50, 25), (100, 25)])
 def test_groups_of_voters_are_alike(voters: int, group: int, tmp_path: Path) -> None:
     """Every group but the last is as large as this one: padding takes room."""

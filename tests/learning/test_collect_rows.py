@@ -84,11 +84,6 @@ def test_a_zarr_array_behind_a_url(store: Any, tmp_path: Path) -> None:
             fails()
 
 
-def test_rows_in_fortran_order(tmp_path: Path) -> None:
-    np.save(tmp_path / "f.npy", np.asfortranarray(numbers()))
-    assert np.array_equal(np.concatenate(joined(tmp_path / "f.npy", 4)), numbers())
-
-
 @pytest.mark.parametrize("chunk", [1, 4, 23])
 def test_a_column_is_numbers_in_all_parts_or_in_none(chunk: int, tmp_path: Path) -> None:
     parts = [p.columns() for p in joined(write(".csv", tmp_path, numbers()), chunk)]

@@ -346,22 +346,6 @@ def test_take_refuses_rows_that_are_not_there(rows: Any) -> None:
         NeighbourBallots(private, labels, public).take(rows)
 
 
-@pytest.mark.parametrize("answer", ["label", "electorate"])
-def test_a_forecast_is_about_those_near_a_query(answer: str) -> None:
-    private, labels, public = made_up()
-    budget: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-5, "seed": 1}
-
-    def found(votes: NeighbourBallots) -> Any:
-        if answer == "label":
-            setting = {"guarantee": "allowance"}
-            return pv.label(votes, mechanism=MECHANISM, **setting, **budget).forecast
-        voters = pv.Electorate(mechanism=MECHANISM, voters=RECORDS, labels=LABELS, **budget)
-        return voters.answer(votes).forecast
-
-    assert found(NeighbourBallots(private, labels, public, 0.1)).near == round(0.1 * RECORDS)
-    assert found(NeighbourBallots(private, labels, public, radius=0.4)).near is None
-
-
 # -- labelling a pool ------------------------------------------------------------------------------
 
 N, POOL = 3000, 120

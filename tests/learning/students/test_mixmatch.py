@@ -12,7 +12,7 @@ from tests.refusals import refused
 
 from privote.datasets import load_scenes
 from privote.errors import MissingExtraError, UnavailableError
-from privote.learning.students.classifiers import PartialLabels, train_student
+from privote.learning.students.classifiers import PartialLabels
 from privote.learning.students.mixmatch import MixMatchClassifier
 from privote.learning.students.saving import load_student, save_student
 
@@ -90,15 +90,6 @@ def test_held_back_labels_are_guessed_and_never_learnt_from():
     assert np.array_equal(one, two)
 
 
-def test_labels_of_one_class_are_fine():
-    labels = Y.copy()
-    labels[:, 0], labels[:, 1] = 1, 0
-    student = MixMatchClassifier(**QUICK).fit(X, labels, POOL)
-    answers = student.predict_proba(TEST)
-    assert answers[:, 0].mean() > 0.8
-    assert answers[:, 1].mean() < 0.2
-
-
 def test_only_unknown_labels_are_refused():
     with refused("y"):
         MixMatchClassifier(**QUICK).fit(X, np.full_like(Y, -1), POOL)
@@ -140,14 +131,6 @@ def test_a_network_of_ones_own_learns_and_cannot_be_kept():
     assert student.fit(X, Y, POOL).predict_proba(TEST).shape == (600, 4)
     with refused(None, UnavailableError):
         student.to_arrays()
-
-
-def test_it_is_the_student_that_pate_trains():
-    labels = Y.copy()
-    labels[:3] = -1
-    student = train_student(MixMatchClassifier(steps=5), X, labels, POOL, random_state=3)
-    assert student.random_state == 3
-    assert student.predict(TEST).shape == (600, 4)
 
 
 def test_it_is_saved_without_code(tmp_path):

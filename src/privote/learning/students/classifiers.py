@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -135,8 +135,6 @@ class PartialLabels(LabelClassifier):
     estimator
         A binary classifier with ``predict_proba``; by default a logistic regression. Where its
         ``fit`` takes no ``sample_weight``, probabilities are rounded.
-    n_jobs
-        Processes, as joblib counts them.
 
     Attributes
     ----------
@@ -148,13 +146,9 @@ class PartialLabels(LabelClassifier):
     accepts_soft = True
 
     estimator: Any = None
-    _: KW_ONLY
-    n_jobs: int | None = None
 
     def fit(self, X: Any, y: npt.ArrayLike) -> PartialLabels:
         """Fit to (rows, labels) of 1, 0, probabilities and -1: such cells are left out."""
-        from joblib import Parallel, delayed
-
         X = validate_data(self, X, accept_sparse="csr", allow_nd=True)
         Y = check_targets(y, X.shape[0])
         model = LogisticRegression(max_iter=1000) if self.estimator is None else self.estimator
@@ -162,9 +156,7 @@ class PartialLabels(LabelClassifier):
             model = model.estimator
         if not has_fit_parameter(model, "sample_weight"):
             Y = rounded(Y)
-        self.estimators_ = Parallel(n_jobs=self.n_jobs)(
-            delayed(_fit_one)(clone(model), X, column) for column in Y.T
-        )
+        self.estimators_ = [_fit_one(clone(model), X, column) for column in Y.T]
         return self
 
     def predict_proba(self, X: Any) -> Floats:

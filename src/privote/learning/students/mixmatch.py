@@ -12,7 +12,6 @@ and Valpola 2017).
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -89,8 +88,6 @@ class MixMatchClassifier(NetworkClassifier):
     ----------
     network_
         The trained torch module.
-    history_
-        Curves of training: ``step``, ``supervised``, ``unlabelled``, ``weight``.
     thresholds_
         (labels,) what ``predict`` uses.
     """
@@ -158,7 +155,7 @@ class MixMatchClassifier(NetworkClassifier):
                 scaling,
                 (np.random.default_rng(seed), generator),
             )
-            average, self.history_ = training.run(self.progress)
+            average = training.run(self.progress)
         self._fitted(average, scaling, rows.shape, np.full(labels.shape[1], 0.5))
         if thresholds is None:
             thresholds = matching(self._answers(pool), training.wanted.numpy())
@@ -198,10 +195,7 @@ class MixMatchClassifier(NetworkClassifier):
 
 # -- one step of it --------------------------------------------------------------------------------
 
-History = dict[str, list[float]]
-
 _FORGET = 0.01  # how fast the running mean of guesses follows
-_POINTS = 100  # of the training curves
 
 
 def sharpen(chance: Any, temperature: float) -> Any:
@@ -276,24 +270,18 @@ class Training:
             network.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
         )
 
-    def run(self, progress: Progress | None) -> tuple[Any, History]:
-        """Take all steps; return the averaged network and the curves of training."""
-        history: History = {"step": [], "supervised": [], "unlabelled": [], "weight": []}
+    def run(self, progress: Progress | None) -> Any:
+        """Take all steps; return the averaged network."""
         steps = self.recipe.steps
-        every = max(1, steps // _POINTS)
         self.network.train()
         for step in range(steps):
-            figures = self._step(step)
+            self._step(step)
             self._follow(step)
-            if step % every == 0 or step == steps - 1:
-                history["step"].append(float(step))
-                for name, value in figures.items():
-                    history[name].append(value)
             if progress is not None:
                 progress(step + 1, steps)
-        return self.average, history
+        return self.average
 
-    def _step(self, step: int) -> Mapping[str, float]:
+    def _step(self, step: int) -> None:
         recipe = self.recipe
         some = self.rng.integers(len(self.labelled), size=recipe.batch_size)
         batch = self._read(self.labelled, some)
@@ -310,18 +298,11 @@ class Training:
         if recipe.mixup:
             x, y = mixed(x, y, recipe.mixup, self.rng)
         logits = self.network(x)
-        supervised = masked_loss(logits[: len(some)], y[: len(some)], known)
-        loss, unlabelled = supervised, supervised.new_zeros(())
+        loss = masked_loss(logits[: len(some)], y[: len(some)], known)
         if weight:
             entropy = self._torch.nn.functional.binary_cross_entropy_with_logits
-            unlabelled = entropy(logits[len(some) :], y[len(some) :])
-            loss = supervised + weight * unlabelled
+            loss = loss + weight * entropy(logits[len(some) :], y[len(some) :])
         self._descend(loss, step)
-        return {
-            "supervised": supervised.item(),
-            "unlabelled": unlabelled.item(),
-            "weight": weight,
-        }
 
     def _read(self, rows: Rows, index: npt.NDArray[np.int64]) -> Any:
         return self._torch.as_tensor(self.scaling(rows[index]))
