@@ -118,14 +118,6 @@ def test_cells_of_another_kind(cells: dict[str, Any], words: str) -> None:
     assert words in str(caught.value)
 
 
-def test_a_row_is_encoded_by_itself() -> None:
-    data = load_patients(400).split(private=0.5, public=0.5)
-    encoder = TableEncoder().fit(data.public.X)
-    whole = encoder.transform(data.private.X).toarray()
-    alone = encoder.transform(data.private.X[7:8]).toarray()
-    np.testing.assert_array_equal(whole[7:8], alone)
-
-
 def test_it_is_saved_as_plain_values() -> None:
     data = load_patients(300).split(private=0.5, public=0.5)
     encoder = TableEncoder().fit(data.public.X)

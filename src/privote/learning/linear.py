@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from scipy.special import expit
 
 from ..errors import positive, whole
-from .rows import Targets, deviations
+from .rows import Targets
 
 Floats = npt.NDArray[Any]  # float32 or float64, as X is
 Doubles = npt.NDArray[np.float64]
@@ -45,13 +45,12 @@ class Solver:
     """The one way linear models are fitted here, teachers' and students' alike.
 
     The attributes are parameters of :class:`privote.learning.LinearTeachers`, which says what they
-    do; ``standardize`` looks at the rows given and at no others.
+    do.
     """
 
     C: float = 1.0
     tol: float = 1e-3
     max_iter: int = 100
-    standardize: bool = False
 
     def __post_init__(self) -> None:
         positive("C", self.C)
@@ -69,11 +68,6 @@ class Solver:
             bias = np.log(constant / (1 - constant)).astype(X.dtype)
         if not learnable.any():
             return weights, bias
-        scale = np.ones(X.shape[1], X.dtype)
-        if self.standardize:
-            spread = deviations(X)[1]
-            scale = np.where(spread > 0, spread, 1).astype(X.dtype)
-            X = _divided(X, scale)
         weights[learnable], bias[learnable] = fit_logistic(
             X,
             Y[:, learnable],
@@ -81,7 +75,7 @@ class Solver:
             tol=float(self.tol),
             max_iter=int(self.max_iter),
         )
-        return weights / scale, bias
+        return weights, bias
 
 
 def answer(X: Any, layer: Layer) -> Floats:
@@ -99,12 +93,6 @@ def one_class(Y: Targets) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64
     known = Y >= 0
     learnable = (known & (Y > 0)).any(axis=0) & (known & (Y < 1)).any(axis=0)
     return learnable, (known * Y).sum(axis=0) / (known.sum(axis=0) + 1)
-
-
-def _divided(X: Any, scale: Floats) -> Any:
-    if sp.issparse(X):
-        return X.multiply(1 / scale).tocsr().astype(X.dtype)
-    return X / scale
 
 
 def fit_logistic(

@@ -105,9 +105,6 @@ def test_predictions_are_as_common_as_released_labels():
     student = MixMatchClassifier(**QUICK).fit(X, Y, POOL)
     wanted = (Y.sum(axis=0) + 1) / (len(Y) + 2)
     assert student.predict(POOL).mean(axis=0) == pytest.approx(wanted, abs=0.01)
-    student = MixMatchClassifier(**QUICK, threshold=[0.1, 0.2, 0.3, 1.0]).fit(X, Y, POOL)
-    chance = student.predict_proba(TEST)
-    assert np.array_equal(student.predict(TEST), chance >= [0.1, 0.2, 0.3, 1.0])
 
 
 def test_sparse_rows_are_the_same_rows():
@@ -182,9 +179,6 @@ def test_it_clones_pickles_and_reports():
     [
         ({"network": "vgg"}, "network"),
         ({"steps": 0}, "steps"),
-        ({"threshold": "half"}, "threshold"),
-        ({"threshold": [0.5, 0.5]}, "threshold"),
-        ({"threshold": 2.0}, "threshold"),
         ({"unlabelled_weight": -1.0}, "unlabelled_weight"),
         ({"feature_dropout": 1.0}, "feature_dropout"),
     ],

@@ -36,7 +36,6 @@ POOL = np.random.default_rng(1).normal(size=(150, 12)).astype(np.float32)
 
 KINDS: dict[str, Callable[[], Any]] = {
     "linear": LinearTeachers,
-    "standardized": lambda: LinearTeachers(standardize=True),
     "pipeline": lambda: make_pipeline(
         StandardScaler(), OneVsRestClassifier(SGDClassifier(loss="log_loss", max_iter=5, tol=None))
     ),

@@ -21,7 +21,6 @@ import numpy.typing as npt
 from sklearn.utils import check_random_state
 
 from ...errors import InputError, positive
-from ...votes.cube import check_threshold
 from ..networks.architectures import (
     Network,
     build_network,
@@ -76,9 +75,6 @@ class MixMatchClassifier(NetworkClassifier):
     feature_dropout
         The share of values that are set to 0 where rows are changed. None means 0.5 for vectors, 0
         for images.
-    threshold
-        From which probability on ``predict`` says 1: ``"prevalence"`` predicts each label on the
-        unlabelled rows as often as it was released; or a number, or one per label.
     random_state
         Seeds everything. A student learns from published labels: nothing here must be secret.
     progress
@@ -89,7 +85,7 @@ class MixMatchClassifier(NetworkClassifier):
     network_
         The trained torch module.
     thresholds_
-        (labels,) what ``predict`` uses.
+        (labels,) with which ``predict`` says 1 on the unlabelled rows as often as was released.
     """
 
     accepts_soft = True
@@ -105,7 +101,6 @@ class MixMatchClassifier(NetworkClassifier):
     mixup: float | None = None
     unlabelled_weight: float | None = None
     feature_dropout: float | None = None
-    threshold: str | float | npt.ArrayLike = "prevalence"
     random_state: Any = None
     progress: Progress | None = None
 
@@ -131,9 +126,6 @@ class MixMatchClassifier(NetworkClassifier):
         if not len(answered):
             raise InputError("y", "must have at least one label that is known, got only -1")
         recipe = self._recipe(len(rows.shape) == 3)
-        thresholds = None
-        if not (isinstance(self.threshold, str) and self.threshold == "prevalence"):
-            thresholds = check_threshold(self.threshold, labels.shape[1])
         if len(answered) < len(labels):
             rows = Rows(take_rows(X, answered))
             labels, known = labels[answered], known[answered]
@@ -157,9 +149,7 @@ class MixMatchClassifier(NetworkClassifier):
             )
             average = training.run(self.progress)
         self._fitted(average, scaling, rows.shape, np.full(labels.shape[1], 0.5))
-        if thresholds is None:
-            thresholds = matching(self._answers(pool), training.wanted.numpy())
-        self.thresholds_ = np.broadcast_to(thresholds, (labels.shape[1],)).copy()
+        self.thresholds_ = matching(self._answers(pool), training.wanted.numpy())
         return self
 
     def _pool(self, rows: Rows, X_unlabelled: Any) -> Rows:

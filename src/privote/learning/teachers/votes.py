@@ -359,9 +359,6 @@ class LinearTeachers(LabelClassifier):
         is about what scikit-learn's default comes to; for votes less is enough.
     max_iter
         Stop after so many iterations anyway.
-    standardize
-        Divide every feature by its standard deviation *within the part*. It changes what the
-        penalty means, so it is off by default; turn it on where features have different units.
 
     Attributes
     ----------
@@ -370,6 +367,9 @@ class LinearTeachers(LabelClassifier):
 
     Notes
     -----
+    Where features have different units, give :func:`privote.learning.train` a pipeline that begins
+    with a ``StandardScaler``: it is fitted inside each part.
+
     ``y`` may hold -1 for unknown: such cells are left out. A label of which the part has only one
     class gets the constant ones / (known records + 1), that is, as if one more record without the
     label were there: 0 for a label never seen, never quite 1 for a label always seen.
@@ -378,7 +378,6 @@ class LinearTeachers(LabelClassifier):
     C: float = 1.0
     tol: float = 1e-3
     max_iter: int = 100
-    standardize: bool = False
 
     def fit(self, X: Any, y: npt.ArrayLike) -> LinearTeachers:
         """Fit to (records, features) and (records, labels) of 1, 0 and -1 (unknown)."""
