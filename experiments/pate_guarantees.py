@@ -52,12 +52,7 @@ def variants(contest: Comparison, labels: int, rows: int) -> dict[str, dict[str,
         "  quota 0.3": {"mechanism": low},
         "  threshold 0.5, quota 0.3": {"threshold": 0.5, "mechanism": low},
         "  quota 0.3, MixMatch student": {"mechanism": low, "student": MixMatchClassifier()},
-        "  quota 0.3, 4 rounds, random": {"mechanism": low, "rounds": 4},
-        "  quota 0.3, 4 rounds, uncertainty": {
-            "mechanism": low,
-            "rounds": 4,
-            "choose": "uncertainty",
-        },
+        "  quota 0.3, 4 rounds": {"mechanism": low, "rounds": 4},
     }
     if fit >= 1:
         found["ptr"] = {"guarantee": "ptr", "mechanism": tested, "queries": min(fit, rows)}

@@ -545,7 +545,8 @@ class Release:
     terms
         Public terms of the guarantee: for a learnt allowance, as "learnt", for how many queries it
         is ("planned"), whether it was learnt or is a fixed one ("learns"), what that cost
-        ("epsilon0") and whether all of the budget was priced at once ("exact"); for "ptr" what
+        ("epsilon0") and whether all of the budget was priced at once ("exact"); as "near", the
+        share of the voters to be expected near a query, where only those speak; for "ptr" what
         was proposed and whether the test passed; for a sanitized "data-dependent" epsilon the
         order, the noise, the confidence and its price.
     allowance
@@ -644,9 +645,9 @@ class Release:
         if self.tallies is None or not self.answered or not known:
             return None
         mechanism: Any = mechanism_of(self.mechanism)
-        return posterior(
-            self.tallies, sigma=mechanism.sigma, voters=self.voters, steps=mechanism.steps
-        )
+        # Where records speak on queries near them only, "most voters" are most of those near.
+        voters = max(1, min(self.voters, round(self.terms.get("near", 1) * self.voters)))
+        return posterior(self.tallies, sigma=mechanism.sigma, voters=voters, steps=mechanism.steps)
 
     @property
     def probabilities(self) -> Floats | None:
@@ -695,7 +696,8 @@ class Release:
         """How good labels of tallies are expected to be, or why that cannot be told."""
         quality, unknown = self.quality, "how good the labels are cannot be told"
         if quality is not None:
-            after = ", before what was done after the draw" if self.processed else ""
+            after = " near each query" if "near" in self.terms else ""
+            after += ", before what was done after the draw" if self.processed else ""
             figures = ", ".join(f"{name} {quality[name]:.0%}" for name in ("precision", "recall"))
             return (
                 f"expected {figures.replace('%', ' %')} against the majority of the voters{after}"

@@ -6,10 +6,10 @@ of a Zarr array changes votes, and nobody would see it.
 
 from __future__ import annotations
 
-import json
+import os
 import shutil
-import subprocess
-import sys
+import signal
+import uuid
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -19,66 +19,15 @@ import joblib
 import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
-from tests.attacks.conftest import Outcome, scaled
+from tests.attacks.conftest import Outcome
+from tests.refusals import refused
 
 import privote as pv
+from privote.votes.arrays import Folder
 
 zarr = pytest.importorskip("zarr")
 
 METADATA = ("zarr.json", ".zarray", ".zattrs")
-# Imports once, then one process a run, which counts its calls inside privote and may end at one.
-DRIVER = """
-import json, os, sys
-import privote.cli, privote.cli.output, privote.cli.votes, privote.learning.collect
-
-def run(words, at):
-    calls = 0
-    def count(frame, event, argument):
-        nonlocal calls
-        if event == "call" and "/privote/" in frame.f_code.co_filename:
-            calls += 1
-            if calls == at:
-                os.kill(os.getpid(), 9)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    os.dup2(1, 2)
-    code = 0
-    sys.setprofile(count)
-    try:
-        privote.cli.app(words)
-    except SystemExit as leaving:
-        code = leaving.code or 0
-    sys.setprofile(None)
-    with open("calls", "w") as stream:
-        stream.write(str(calls))
-    os._exit(code)
-
-for line in sys.stdin:
-    child = os.fork()
-    if not child:
-        run(*json.loads(line))
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-
-
-class Runs:
-    """Runs of privote, each in a process of its own that may be made to die."""
-
-    def __init__(self, folder: Path) -> None:
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        command = [sys.executable, "-c", DRIVER]
-        self._process = subprocess.Popen(command, cwd=folder, **pipes)
-
-    def go(self, *words: object, at: int = 0) -> int:
-        """Return the exit code of a run, which is ended at one of its calls inside privote."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(json.dumps([[*map(str, words)], at]), file=self._process.stdin, flush=True)
-        return int(self._process.stdout.readline())
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(timeout=60)
 
 
 def everything(folder: Path) -> dict[str, bytes]:
@@ -98,25 +47,59 @@ def models(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_votes_survive_a_kill(models: Path, outcome: Outcome) -> None:
-    """At calls spread over the whole run; every fourth run has workers, which outlive it."""
-    runs = Runs(models)
-    words = ("votes", models / "rows.npy", models / "models", "--labels", "a,b,c")
-    words += ("--chunk", 16, "--group", 2, "--output")
-    lost: list[int] = []
-    try:
-        assert runs.go(*words, models / "whole.zarr") == 0
-        whole, calls = everything(models / "whole.zarr"), int((models / "calls").read_text())
-        kills = scaled(3, 40)
-        for number, at in enumerate(np.linspace(1, calls, kills + 2)[1:-1].astype(int).tolist()):
-            output = models / f"{number}.zarr"
-            more = ("--workers", 2) if number % 4 == 3 else ()
-            assert runs.go(*words, output, *more, at=at) in (-9, 0)  # workers make calls, too
-            if runs.go(*words, output, "--resume") != 0 or everything(output) != whole:
-                lost.append(at)
-    finally:
-        runs.close()
-    outcome("votes that are collected, killed and resumed", kills, len(lost))
+def killed_at(step: int, work: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Run work in a process that dies in the middle of its so-manieth change to the disk.
+
+    Returns whether it came so far.
+    """
+    child = os.fork()
+    if child == 0:  # pragma: no cover
+        signal.alarm(60)
+        count = 0
+
+        def dying(real: Callable[..., Any], half: bool) -> Callable[..., Any]:
+            def change(self: Folder, *given: Any) -> Any:
+                nonlocal count
+                count += 1
+                if count == step:
+                    if half and len(given) == 2 and isinstance(given[1], bytes):
+                        name = f".{given[0]}.{uuid.uuid4().hex}.part"
+                        Path(self.place).mkdir(parents=True, exist_ok=True)
+                        Path(self.place, name).write_bytes(given[1][: len(given[1]) // 2])
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return real(self, *given)
+
+            return change
+
+        for name in ("write", "remove"):
+            monkeypatch.setattr(Folder, name, dying(getattr(Folder, name), name == "write"))
+        try:
+            work()
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+
+
+def test_votes_survive_a_kill(
+    models: Path, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At every change to the disk; nobody reads what is half there, or is asked again."""
+    whole, lost, step = models / "whole.zarr", 0, 1
+    _collected(whole, models)
+    while True:
+        output = models / f"{step}.zarr"
+        if not killed_at(step, lambda: _collected(output, models), monkeypatch):  # noqa: B023
+            break
+        if output.exists() and not (output / ".zarray").exists():
+            with refused(kind=pv.BallotError):
+                pv.Ballots.of(output)
+        chunks = len(_chunks(output)) if output.exists() else 0
+        done = _collected(output, models, resume=output.exists()).done_before
+        lost += done > chunks or everything(output) != everything(whole)
+        step += 1
+    assert step > 13  # the attributes, twelve chunks, and the end
+    outcome("votes that are collected, killed and resumed", step - 1, lost)
 
 
 LAYOUTS: dict[str, Any] = {
@@ -135,9 +118,9 @@ def _foreign(path: Path, layout: str) -> None:
     zarr.create_array(path, shape=votes.shape, config=config, **given)[:] = votes
 
 
-def _collected(path: Path, models: Path) -> None:
-    how: dict[str, Any] = {"labels": 3, "chunk": 20, "group": 3}
-    pv.collect_votes(models / "models", models / "rows.npy", path, **how)
+def _collected(path: Path, models: Path, **more: Any) -> Any:
+    how: dict[str, Any] = {"labels": 3, "chunk": 20, "group": 3, **more}
+    return pv.collect_votes(models / "models", models / "rows.npy", path, **how)
 
 
 def _chunks(path: Path) -> list[Path]:

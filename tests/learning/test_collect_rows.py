@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from tests.refusals import refused
 
 from privote.errors import InputError
-from privote.learning.collect import Table, open_rows
+from privote.learning.collect import open_rows
 
 ROWS = 23
 
@@ -51,8 +52,8 @@ def write(kind: str, folder: Path, array: np.ndarray) -> Path:
     return path
 
 
-def joined(path: Any, chunk: int, **how: Any) -> list[Any]:
-    rows = open_rows(path, **how)
+def joined(path: Any, chunk: int) -> list[Any]:
+    rows = open_rows(path)
     assert rows.count == ROWS
     parts = [rows.part(at, min(at + chunk, ROWS)) for at in range(0, ROWS, chunk)]
     return [pickle.loads(pickle.dumps(part)) for part in parts]  # as a worker gets them
@@ -63,8 +64,8 @@ def joined(path: Any, chunk: int, **how: Any) -> list[Any]:
 def test_the_same_rows_from_every_format(kind: str, chunk: int, tmp_path: Path) -> None:
     path = write(kind, tmp_path, numbers())
     tables = kind not in (".npy", ".npz", ".zarr")
-    parts = joined(path, chunk, **({"columns": ["a", "b", "c"]} if tables else {}))
-    found = [part.for_model(None) if isinstance(part, Table) else part for part in parts]
+    parts, model = joined(path, chunk), SimpleNamespace(feature_names=("a", "b", "c"))
+    found = [part.for_model(model) if tables else part for part in parts]
     assert np.array_equal(np.concatenate(found), numbers())
 
 
@@ -81,11 +82,6 @@ def test_a_zarr_array_behind_a_url(store: Any, tmp_path: Path) -> None:
     for fails in (lambda: open_rows(url), lambda: rows.part(0, 4)):
         with refused("rows"):
             fails()
-
-
-def test_rows_in_fortran_order(tmp_path: Path) -> None:
-    np.save(tmp_path / "f.npy", np.asfortranarray(numbers()))
-    assert np.array_equal(np.concatenate(joined(tmp_path / "f.npy", 4)), numbers())
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 23])
@@ -111,13 +107,6 @@ def test_gaps_are_not_a_number(tmp_path: Path) -> None:
         assert {part[key].dtype for part in found for key in part} == {np.dtype(float)}
         assert [part["a"][0] for part in found[:2]] == [1, 2]
         assert np.isnan([found[2]["a"][0], found[0]["b"][0], found[2]["b"][0]]).all()
-
-
-def test_lines_of_cells_are_known(tmp_path: Path) -> None:
-    (tmp_path / "r.csv").write_text('a;b\n1;"x\ny"\n\n2;z\n3;w\n')
-    rows = open_rows(tmp_path / "r.csv")
-    assert rows.part(0, 2).raw.places.tolist() == [2, 5]
-    assert rows.part(2, 3).raw.places.tolist() == [6]
 
 
 def test_frames_and_arrays(tmp_path: Path) -> None:
@@ -164,11 +153,6 @@ def test_refused(name: str | None, text: str, argument: str | None, tmp_path: Pa
         open_rows(tmp_path / (name or "none.npy"))
 
 
-def test_columns_that_are_not_there_are_refused(tmp_path: Path) -> None:
-    for kind in (".csv", ".parquet"):
-        with pytest.raises(InputError, match=rf"rows\{kind} .*'z'.* 'a', 'b'"):
-            open_rows(write(kind, tmp_path, numbers()), ["z"])
-    with refused("columns"):
-        open_rows(write(".npy", tmp_path, numbers()), ["a"])
+def test_a_model_of_numbers_refuses_words(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="'note'"):
         joined(write(".csv", tmp_path, numbers()), 4)[0].for_model(None)

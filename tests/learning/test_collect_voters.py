@@ -197,36 +197,27 @@ def test_votes_in_every_type(said: Any, labels: int) -> None:
     assert np.array_equal(found, np.asarray(said).reshape(2, labels) == 1)
 
 
-def test_a_probability_at_the_threshold_is_a_yes() -> None:
-    said = np.array([[0.5, 0.49], [0.2, 0.9]])
-    assert check_answer(said, 0, 2, 2, 0.5).tolist() == [[True, False], [False, True]]
-    assert check_answer(said, 0, 2, 2, np.array([0.6, 0.4])).tolist() == [
-        [False, True],
-        [False, True],
-    ]
-
-
 @pytest.mark.parametrize(
-    ("said", "bar", "message"),
+    ("said", "bar"),
     [
-        (np.zeros((2, 3)), None, r"\(2, 2\).*\(2, 3\)"),
-        (np.zeros(2), None, r"\(2, 2\).*\(2,\)"),
-        (np.array([["a", "b"]] * 2), None, "<U1"),
-        (None, None, r"\(2, 2\).*\(\)"),
-        (np.array([[0, 1], [1, -1]]), None, "query 11, label 1"),
-        (np.array([[0, 0.5], [1, 1]]), None, "query 10, label 1 .*threshold"),
-        (np.array([[0, np.nan], [1, 1]]), None, "query 10, label 1"),
-        (np.array([[0, np.nan], [1, 1]]), 0.5, "query 10, label 1"),
-        (np.array([[0, 1.5], [1, 1]]), 0.5, "query 10, label 1"),
+        (np.zeros((2, 3)), None),
+        (np.zeros(2), None),
+        (np.array([["a", "b"]] * 2), None),
+        (None, None),
+        (np.array([[0, 1], [1, -1]]), None),
+        (np.array([[0, np.nan], [1, 1]]), None),
+        (np.array([[0, np.nan], [1, 1]]), 0.5),
+        (np.array([[0, 1.5], [1, 1]]), 0.5),
     ],
 )
-def test_what_is_no_answer_is_refused(said: Any, bar: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
+def test_what_is_no_answer_is_refused(said: Any, bar: Any) -> None:
+    with refused(kind=pv.BallotError):
         check_answer(said, 10, 2, 2, bar)
 
 
 def test_what_a_model_answered_is_in_no_message() -> None:
-    with pytest.raises(InputError) as refused:
+    with refused(kind=pv.BallotError) as caught:
         check_answer(np.array([[0, 0.6875], [1, 1]]), 10, 2, 2, None)
-    assert "0.6875" not in str(refused.value)
-    assert refused.value.sealed == "it is 0.6875"
+    assert "0.6875" not in str(caught.value)
+    assert "query 10, label 1" in str(caught.value)
+    assert caught.value.sealed == "it is 0.6875"

@@ -112,17 +112,15 @@ def test_unknown_labels_are_left_out() -> None:
         np.testing.assert_allclose(intercepts[label], model.intercept_[0], atol=2e-5)
 
 
-def test_probabilities_and_weights_equal_each_row_twice() -> None:
+def test_probabilities_equal_each_row_twice() -> None:
     X, Y = problem(80, 6, labels=3)
     rng = np.random.default_rng(3)
     P = np.clip(0.7 * Y + 0.4 * rng.random(Y.shape), 0, 1)
-    weight = rng.exponential(size=Y.shape)
     P[rng.random(Y.shape) < 0.2] = -1
-    weights, intercepts = fit_logistic(X, P, C=1.0, tol=1e-9, max_iter=2000, cell_weight=weight)
+    weights, intercepts = fit_logistic(X, P, C=1.0, tol=1e-9, max_iter=2000)
     for label in range(3):
         known = P[:, label] >= 0
         parts = np.concatenate([P[known, label], 1 - P[known, label]])
-        parts *= np.tile(weight[known, label], 2)
         model = LogisticRegression(C=1.0, solver="newton-cholesky", tol=1e-12, max_iter=1000)
         model.fit(np.tile(X[known], (2, 1)), np.repeat([1, 0], known.sum()), sample_weight=parts)
         np.testing.assert_allclose(weights[label], model.coef_[0], atol=2e-5)
@@ -133,9 +131,7 @@ def test_hard_labels_are_probabilities_of_0_and_1_to_the_last_bit() -> None:
     X, Y = problem(80, 20, labels=4)
     Y[5:9, 2] = -1
     hard = fit_logistic(X, Y, C=1.0, tol=1e-4, max_iter=100)
-    soft = fit_logistic(
-        X, Y.astype(float), C=1.0, tol=1e-4, max_iter=100, cell_weight=np.ones(Y.shape)
-    )
+    soft = fit_logistic(X, Y.astype(float), C=1.0, tol=1e-4, max_iter=100)
     for one, other in zip(hard, soft, strict=True):
         assert one.tobytes() == other.tobytes()
 

@@ -11,8 +11,8 @@ from privote.learning.methods import (
     Numbers,
     choose,
     expected,
-    plan_teachers,
     rule,
+    teachers_for,
 )
 
 
@@ -57,12 +57,6 @@ def test_what_does_not_go_together_is_refused(method, given, settings, argument)
         choose(method, numbers(**given), settings=settings)
 
 
-@pytest.mark.parametrize("yes", [0.0, 1.0, -1.0])
-def test_shares_are_checked(yes):
-    with refused("yes"):
-        numbers(yes=yes)
-
-
 def test_hopeless_numbers_are_said_and_others_not():
     assert choose("auto", numbers()).doubts == ()
     (doubt,) = choose("auto", numbers(records=100, epsilon=1.0)).doubts
@@ -83,8 +77,4 @@ def test_a_hopeless_model_is_not_promised_what_others_lost(method):
 
 @pytest.mark.parametrize(("records", "teachers"), [(30, 10), (300, 75), (20_000, 250)])
 def test_there_are_many_teachers_of_few_records(records, teachers):
-    found = plan_teachers(numbers(records=records, public=2000), {})
-    assert found.voters == teachers
-    assert found.queries == 2000
-    named = plan_teachers(numbers(records=records), {"n_teachers": 33, "queries": 70})
-    assert (named.voters, named.queries) == (33, 70)
+    assert teachers_for(numbers(records=records), {}) == teachers

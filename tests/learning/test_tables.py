@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from tests.refusals import refused
 
 from privote.datasets import load_patients
 from privote.errors import InputError, PrivoteWarning
@@ -26,9 +25,9 @@ PUBLIC = {
 }
 
 
-def encoded(rows: Any, **changed: Any) -> dict[str, list[float]]:
+def encoded(rows: Any) -> dict[str, list[float]]:
     """Return the features of one column by name, encoded by the public rows above."""
-    encoder = TableEncoder(**changed).fit(PUBLIC)
+    encoder = TableEncoder().fit(PUBLIC)
     made = encoder.transform({**{name: [""] * 2 for name in PUBLIC}, **rows})
     assert made.dtype == np.float32
     return dict(zip(encoder.feature_names_, made.T.tolist(), strict=True))
@@ -117,18 +116,6 @@ def test_cells_of_another_kind(cells: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as caught:
         encoded(cells)
     assert words in str(caught.value)
-    made = encoded(cells, odd="missing")  # the other rule: they count as gaps
-    (name,) = cells
-    gaps = made.get(f"{name}: empty")
-    assert gaps is None or gaps == [1, 1]
-
-
-def test_a_row_is_encoded_by_itself() -> None:
-    data = load_patients(400).split(private=0.5, public=0.5)
-    encoder = TableEncoder().fit(data.public.X)
-    whole = encoder.transform(data.private.X).toarray()
-    alone = encoder.transform(data.private.X[7:8]).toarray()
-    np.testing.assert_array_equal(whole[7:8], alone)
 
 
 def test_it_is_saved_as_plain_values() -> None:
@@ -158,7 +145,6 @@ def broken(**changes: Any) -> dict[str, Any]:
         {**broken(), "form": 2},
         {**broken(), "columns": []},
         {**broken(), "columns": broken()["columns"] * 2},
-        {**broken(), "odd": "ignore"},
         broken(kind="os.system"),
         broken(scale=0.0),
         broken(low=float("nan")),
@@ -180,5 +166,3 @@ def test_what_cannot_be_encoded_is_said() -> None:
         TableEncoder().fit({"x": [1, 1]})
     with pytest.raises(InputError, match=r"'sex'; .*'age'"):
         TableEncoder().fit(PUBLIC).transform({"age": [1]})
-    with refused("odd"):
-        TableEncoder(odd="x")

@@ -195,9 +195,6 @@ def train(
         auto: public numbers decide. gradients or moments (linear) or dpsgd (a network): trained on
         the records with noise. teachers, each trained on its own part, or neighbours, the records
         themselves: they vote, and a student learns from that.
-    yes : SHARE
-        The share of labels that are present, if you know it: it is never counted on private
-        records.
     teacher : KIND
         What a teacher is: linear (the default); on images smallcnn, densenet121 or resnet50
         (torch).

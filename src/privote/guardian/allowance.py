@@ -110,7 +110,8 @@ def release(
     if issuer.learns:
         seen = registered_blocks(ballots, places, voters)
         allowance = learn(issuer, allowance, ballots, seen, guess, first)
-        issuer, publish = learnt_settings(issuer, allowance)
+        near = getattr(ballots, "near", None)
+        issuer, publish = learnt_settings(issuer, allowance, {} if near is None else {"near": near})
     else:
         publish = partial(
             issuer.publish,
@@ -286,7 +287,9 @@ def _surprises(block: Block, guess: Bools, steps: int) -> Counts:
     return effective(block, guess, unlimited, **given)[1]
 
 
-def learnt_settings(issuer: Issuer, allowance: Allowance) -> tuple[Issuer, partial[Release]]:
+def learnt_settings(
+    issuer: Issuer, allowance: Allowance, more: Mapping[str, Any]
+) -> tuple[Issuer, partial[Release]]:
     """Return the issuer with the mechanism that was learnt, and what makes releases of it."""
     assert allowance.mechanism is not None
     assert allowance.learnt is not None
@@ -299,7 +302,7 @@ def learnt_settings(issuer: Issuer, allowance: Allowance) -> tuple[Issuer, parti
         voters=len(allowance.each),
         epsilon=cost,
         allowance=None if worst else int(allowance.each[0]),
-        terms={"learnt": terms},
+        terms={"learnt": terms, **more},
     )
 
 

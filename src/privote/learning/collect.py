@@ -52,7 +52,7 @@ from ..votes.names import Names, in_order
 from ..votes.tables import RawTable, is_frame, is_gap
 from .rows import Floats, Progress, count_rows, label_probabilities, row_size
 from .students.saving import SUFFIX, SavedStudent, load_student
-from .workers import WorkerLostError, each, on_workers, one_thread
+from .workers import each, on_workers, one_thread
 
 ARRAYS, TABLES = (".npy", ".npz", ".zarr"), (".csv", ".tsv", ".parquet")
 MODELS = (".joblib", ".pkl", ".pickle", SUFFIX)
@@ -61,7 +61,6 @@ _ATTRIBUTES, _METADATA = ".zattrs", ".zarray"
 _GROUP = 32  # voters of a chunk: as many models are in memory at once
 _CHUNKS, _FEW = 64, 64  # at least so many, so that workers share the work; unless of few queries
 _BYTES, _AT_ONCE = 1 << 24, 4  # of the rows of a chunk, and chunks that wait for each worker
-_LOSSES = 3  # workers that may die one after the other without a chunk done in between
 _DIGEST = 40  # bytes that the digest of a chunk takes in the attributes, at most
 Bits = npt.NDArray[np.bool_]
 Function = Callable[[str, Any], Any]
@@ -80,7 +79,6 @@ class Collected:
     label_names: tuple[str, ...] | None
     chunks: int
     done_before: int
-    lost_workers: int
 
     def facts(self) -> dict[str, Any]:
         """Return it as plain values, but for the voters' names, which are the owner's."""
@@ -95,7 +93,6 @@ def collect_votes(
     labels: int | Sequence[str] | None = None,
     names: Sequence[str] | None = None,
     threshold: Threshold = None,
-    columns: Sequence[str] | None = None,
     chunk: int | None = None,
     group: int | None = None,
     backend: str | None = None,
@@ -130,8 +127,6 @@ def collect_votes(
     threshold
         A probability at or above it is a yes; one, or one per label. None: models predict, and a
         function returns votes.
-    columns
-        Columns of a table that voters may look at; all unless told.
     chunk, group
         Queries, and voters, of a chunk; what suits the sizes unless told.
     backend, workers, address
@@ -150,7 +145,7 @@ def collect_votes(
         raise InputError("output", "must end in .zarr", name_of(place, "output"))
     # Behind a link, which could not be removed with what is in it.
     folder = Folder(place if is_url(place) else os.path.realpath(place), "output")
-    asked, public = open_voters(voters, names), open_rows(rows, columns)
+    asked, public = open_voters(voters, names), open_rows(rows)
     width, label_names = _labels(labels, asked)
     before = _begun(folder, resume=resume, force=force)
     then = {} if before is None else before[OURS]["settings"]
@@ -164,7 +159,6 @@ def collect_votes(
         "rows": public.digest,
         "labels": width if label_names is None else list(label_names),
         "threshold": None if bar is None else bar.tolist(),
-        "columns": None if columns is None else list(columns),
         "chunk": grid.chunk,
         "group": grid.group,
         "voters": [[voter.name, voter.digest] for voter in asked],
@@ -180,9 +174,9 @@ def collect_votes(
         raise InputError("chunk", rule, grid.chunk)
     job = _Job(folder, grid, asked, public, label_names, bar, attributes)
     done = {} if before is None else job.done()
-    done_before, lost = len(done), 0
+    done_before = len(done)
     if done_before < grid.total:
-        done, lost = job.work(done, progress, backend, workers, address)
+        done = job.work(done, progress, backend, workers, address)
     job.finish(done)
     return Collected(
         output=place,
@@ -193,7 +187,6 @@ def collect_votes(
         label_names=label_names,
         chunks=grid.total,
         done_before=done_before,
-        lost_workers=lost,
     )
 
 
@@ -345,31 +338,25 @@ class _Job:
 
     def work(
         self, done: dict[Place, str], progress: Progress | None, *where: Any
-    ) -> tuple[dict[Place, str], int]:
-        """Make all chunks that are not done; return all, and how many workers died meanwhile."""
-        lost, in_vain, ours = 0, 0, self.attributes[OURS]
+    ) -> dict[Place, str]:
+        """Make all chunks that are not done; return the digests of all."""
+        ours = self.attributes[OURS]
         if "digests" in ours:  # of votes that were finished, and lost a chunk
             ours["digests"] = [done.get(place) for place in self.grid.places()]
         self.folder.remove(_METADATA)  # nobody reads votes of which some are being made again
         self.folder.write(_ATTRIBUTES, _json(self.attributes))
         try:
             with on_workers(*where):
-                while len(done) < self.grid.total:
-                    wrong: PrivoteError = InputError("output", "does not keep what is written")
-                    try:
-                        self._round(done, progress)
-                    except WorkerLostError as error:
-                        wrong, lost = error, lost + 1
-                    count, done = len(done), self.done()  # what is there, not what was said
-                    in_vain = 0 if len(done) > count else in_vain + 1
-                    if in_vain == _LOSSES:
-                        raise wrong
+                self._round(done, progress)
             self.rows.check_unchanged()
         except PrivoteError:
             if not self.done():  # then nothing is in the way of another try
                 self.folder.remove()
             raise
-        return done, lost
+        done = self.done()  # what is there, not what was said
+        if len(done) < self.grid.total:
+            raise InputError("output", "does not keep what is written")
+        return done
 
     def _round(self, done: Mapping[Place, str], progress: Progress | None) -> None:
         """Make every chunk that is not done, once; those of one group of voters together."""
@@ -501,7 +488,7 @@ class Table:
             if name not in self.numeric:
                 raise InputError(
                     f"{raw.name}: column {name!r:.60} must hold numbers, as all that a model "
-                    "looks at; name the others with `columns`"
+                    "looks at"
                 )
         return np.stack([*columns.values()], axis=1)
 
@@ -542,7 +529,7 @@ class Rows:
             raise InputError("rows", f"{name_of(self.file)} changed since collecting began")
 
 
-def open_rows(rows: Any, columns: Sequence[str] | None = None) -> Rows:
+def open_rows(rows: Any) -> Rows:
     """Open public rows: see :func:`collect_votes`."""
     file, suffix, digest = "", "", ""
     if isinstance(rows, str | os.PathLike):
@@ -557,12 +544,9 @@ def open_rows(rows: Any, columns: Sequence[str] | None = None) -> Rows:
         digest = _file_digest(file)  # before anything is read
     if suffix in TABLES or is_frame(rows) or isinstance(rows, dict):
         raw = columns_of(file or rows, "rows")
-        raw = raw if columns is None else raw.only(columns)
         numeric = frozenset(name for name, cells in raw.columns.items() if _is_numeric(cells))
         table, digest = Table(raw, numeric), digest or joblib.hash([*raw.columns.items()])
         opened = Rows(table, len(raw), 8 * len(raw.columns), digest, file)
-    elif columns is not None:
-        raise InputError("columns", "goes with a table, and these rows are an array")
     else:
         array = _array(file, suffix) if file else rows
         size = row_size(array) * getattr(getattr(array, "dtype", None), "itemsize", 64)

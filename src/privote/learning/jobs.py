@@ -53,8 +53,6 @@ class Job:
         Of pictures: see :class:`privote.learning.PictureEncoder`.
     method
         "auto", or one of :data:`privote.learning.methods.METHODS`.
-    yes
-        The share of labels that are present, if it is known.
     settings
         What was asked for of the method; what is left out has its default there.
     """
@@ -80,7 +78,6 @@ class Job:
     consumer: str | None = None
     electorate: str | None = None
     seed: int | None = None
-    yes: float | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -111,7 +108,7 @@ class Job:
 
     def asked(self) -> dict[str, Any]:
         """Return what whoever resumes must ask for again."""
-        named = ("epsilon", "delta", "method", "labels", "seed", "dataset", "consumer", "yes")
+        named = ("epsilon", "delta", "method", "labels", "seed", "dataset", "consumer")
         read = ("columns", "id_column", "group_column", "electorate", "size")
         return {
             **{name: getattr(self, name) for name in (*named, *read)},
@@ -191,8 +188,8 @@ class Outcome:
 
     @property
     def rows(self) -> int:
-        """How many public rows were labelled; neighbours answer on each several times."""
-        return 0 if self.public_rows is None else len(np.unique(self.public_rows))
+        """How many public rows were labelled."""
+        return 0 if self.public_rows is None else len(self.public_rows)
 
     def facts(self) -> dict[str, Any]:
         """Return everything that may be published as plain values, for JSON."""
@@ -230,7 +227,6 @@ def trained(
         job.method,
         job.epsilon,
         job.delta,
-        yes=job.yes,
         settings=_settings(job),
         pictures=encoder,
     )

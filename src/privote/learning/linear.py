@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from scipy.special import expit
 
 from ..errors import positive, whole
-from .rows import Targets, Weights, deviations
+from .rows import Targets
 
 Floats = npt.NDArray[Any]  # float32 or float64, as X is
 Doubles = npt.NDArray[np.float64]
@@ -45,45 +45,37 @@ class Solver:
     """The one way linear models are fitted here, teachers' and students' alike.
 
     The attributes are parameters of :class:`privote.learning.LinearTeachers`, which says what they
-    do; ``standardize`` looks at the rows given and at no others.
+    do.
     """
 
     C: float = 1.0
     tol: float = 1e-3
     max_iter: int = 100
-    standardize: bool = False
 
     def __post_init__(self) -> None:
         positive("C", self.C)
         positive("tol", self.tol)
         whole("max_iter", self.max_iter)
 
-    def fit(self, X: Any, Y: Targets, cell_weight: Weights | None = None) -> Layer:
+    def fit(self, X: Any, Y: Targets) -> Layer:
         """Return weights and biases fitted to checked rows and targets; there may be no rows.
 
-        Labels with one class get weights of zero and a constant bias. ``cell_weight`` (records,
-        labels) says how much each cell counts; 1 for all by default.
+        Labels with one class get weights of zero and a constant bias.
         """
-        learnable, constant = one_class(Y, cell_weight)
+        learnable, constant = one_class(Y)
         weights = np.zeros((Y.shape[1], X.shape[1]), X.dtype)
         with np.errstate(divide="ignore"):  # the logarithm of 0 is what is meant
             bias = np.log(constant / (1 - constant)).astype(X.dtype)
         if not learnable.any():
             return weights, bias
-        scale = np.ones(X.shape[1], X.dtype)
-        if self.standardize:
-            spread = deviations(X)[1]
-            scale = np.where(spread > 0, spread, 1).astype(X.dtype)
-            X = _divided(X, scale)
         weights[learnable], bias[learnable] = fit_logistic(
             X,
             Y[:, learnable],
             C=float(self.C),
             tol=float(self.tol),
             max_iter=int(self.max_iter),
-            cell_weight=None if cell_weight is None else cell_weight[:, learnable],
         )
-        return weights / scale, bias
+        return weights, bias
 
 
 def answer(X: Any, layer: Layer) -> Floats:
@@ -92,9 +84,7 @@ def answer(X: Any, layer: Layer) -> Floats:
     return np.asarray(expit(np.asarray(X @ weights.T) + bias))
 
 
-def one_class(
-    Y: Targets, cell_weight: Weights | None = None
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
+def one_class(Y: Targets) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
     """Return which labels have both classes, and the constant for those that do not.
 
     The constant counts one more record than there is, without the label: a teacher who knows
@@ -102,14 +92,7 @@ def one_class(
     """
     known = Y >= 0
     learnable = (known & (Y > 0)).any(axis=0) & (known & (Y < 1)).any(axis=0)
-    weight = known if cell_weight is None else known * cell_weight
-    return learnable, (weight * Y).sum(axis=0) / (weight.sum(axis=0) + 1)
-
-
-def _divided(X: Any, scale: Floats) -> Any:
-    if sp.issparse(X):
-        return X.multiply(1 / scale).tocsr().astype(X.dtype)
-    return X / scale
+    return learnable, (known * Y).sum(axis=0) / (known.sum(axis=0) + 1)
 
 
 def fit_logistic(
@@ -119,7 +102,6 @@ def fit_logistic(
     C: float,
     tol: float,
     max_iter: int,
-    cell_weight: Weights | None = None,
 ) -> tuple[Floats, Floats]:
     """Fit one logistic regression per label: weights (labels, features), intercepts (labels,).
 
@@ -132,8 +114,6 @@ def fit_logistic(
         classes.
     C, tol, max_iter
         As of :class:`Solver`.
-    cell_weight
-        (records, labels) positive: how much each cell counts.
     """
     if sp.issparse(X) and X.nnz > _DENSE * X.shape[0] * X.shape[1]:
         X = X.toarray()
@@ -144,7 +124,7 @@ def fit_logistic(
     product, length = _gram(X, centre, Y.shape[1])
     # Overflow means a step far too long: its loss is infinite, and it is halved.
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        start = _State.at_zero(Y, cell_weight, 1.0 / C, X.dtype)
+        start = _State.at_zero(Y, 1.0 / C, X.dtype)
         duals, intercepts = _search(product, length, start, tol, max_iter)
     if sp.issparse(X):  # not centred: sum_i a_i (x_i - centre)
         weights = np.asarray((X.T @ duals.T).T) - np.outer(duals.sum(axis=1), centre)
@@ -221,8 +201,7 @@ class _State:
 
     sign: Floats  # +1 where the likelier class is 0, -1 where it is 1, 0 where it is unknown
     weight: Floats  # 0 where the label is unknown
-    pull: Floats  # sign times weight
-    lean: Any  # pull times doubt; None where no label is in doubt
+    lean: Any  # sign times doubt; None where no label is in doubt
     penalty: Any
     duals: Floats
     margins: Floats  # without the intercept
@@ -234,21 +213,17 @@ class _State:
     loss: Doubles  # with the penalty
 
     @classmethod
-    def at_zero(cls, Y: Targets, cell_weight: Weights | None, penalty: float, kind: Any) -> _State:
+    def at_zero(cls, Y: Targets, penalty: float, kind: Any) -> _State:
         """Start with every probability at 1/2, where curvature is largest and steps are safe."""
         target = np.ascontiguousarray(Y.T)
         sign = np.array([1, -1, 0], kind)[np.rint(target).astype(np.int8)]  # by 0, 1, -1
-        weight, pull, lean = np.abs(sign), sign, None
-        if cell_weight is not None:
-            weight = weight * cell_weight.T.astype(kind)
-            pull = sign * weight
+        weight, lean = np.abs(sign), None
         if target.dtype != np.int8:
-            lean = pull * np.minimum(target, 1 - target).astype(kind)
+            lean = sign * np.minimum(target, 1 - target).astype(kind)
         half, zeros = np.full_like(sign, 0.5), np.zeros_like(sign)
         return cls(
             sign=sign,
             weight=weight,
-            pull=pull,
             lean=lean,
             penalty=np.asarray(penalty, kind)[()],
             duals=zeros,
@@ -263,7 +238,7 @@ class _State:
 
     def residuals(self) -> Floats:
         """Return the derivatives of the loss by the margins."""
-        hard = self.pull * self.wrong
+        hard = self.sign * self.wrong
         return hard if self.lean is None else hard - self.lean
 
     def only(self, rows: npt.NDArray[np.bool_]) -> _State:

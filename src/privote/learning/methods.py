@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..accounting.renyi import check_delta, rounded_up
-from ..errors import InputError, finite, positive, whole
-from ..planning import YES, Plan, plan
+from ..errors import InputError, positive, whole
 
 _VOTES = ("mechanism", "guarantee", "queries", "student", "embedding", "rounds", "n_jobs")
 _AND = ("electorate",)  # which is given to fit
@@ -59,8 +58,6 @@ class Numbers:
         Public rows; 0 without any.
     epsilon, delta
         The budget.
-    yes
-        The share of labels that are present, if the user says so.
     """
 
     records: int
@@ -68,7 +65,6 @@ class Numbers:
     public: int
     epsilon: float
     delta: float
-    yes: float | None = None
     persons: bool = False
 
     def __post_init__(self) -> None:
@@ -77,8 +73,6 @@ class Numbers:
         whole("public", self.public, 0)
         positive("epsilon", self.epsilon)
         check_delta(self.delta)
-        if self.yes is not None and not 0 < finite("yes", self.yes) < 1:
-            raise InputError("yes", "must lie strictly between 0 and 1", self.yes)
 
     @property
     def protected(self) -> str:
@@ -213,8 +207,8 @@ def doubts_of(numbers: Numbers) -> tuple[str, ...]:
     )
 
 
-def plan_teachers(numbers: Numbers, asked: Mapping[str, Any]) -> Plan:
-    """Return how many teachers vote, and the noise on their tallies: public numbers only.
+def teachers_for(numbers: Numbers, asked: Mapping[str, Any]) -> int:
+    """Return how many teachers vote: public numbers decide.
 
     50 times the labels and two, over the root of epsilon, but no more than one for 4 records: the
     noise on a tally is the same for any number of voters, so that more of them stand out of it,
@@ -228,16 +222,8 @@ def plan_teachers(numbers: Numbers, asked: Mapping[str, Any]) -> Plan:
     numbers
         What is public.
     asked
-        Settings that the user gave: ``n_teachers``, ``teacher`` and ``queries`` count here.
+        Settings that the user gave: ``teacher`` counts here.
     """
     many = _TEACHERS * (numbers.labels + 2) / math.sqrt(numbers.epsilon)
-    many = min(many, numbers.records / _EACH)
     most = _MOST if asked.get("teacher") is None else _MOST_OF_OTHERS
-    return plan(
-        voters=whole("n_teachers", asked.get("n_teachers", int(min(max(many, _FEWEST), most)))),
-        labels=numbers.labels,
-        queries=asked.get("queries") or numbers.public,
-        epsilon=numbers.epsilon,
-        delta=numbers.delta,
-        yes=numbers.yes or YES,
-    )
+    return int(min(max(min(many, numbers.records / _EACH), _FEWEST), most))

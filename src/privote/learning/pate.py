@@ -13,9 +13,10 @@ import os
 import pickle
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
 from hashlib import blake2b
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -31,44 +32,30 @@ from ..guardian import AUTO, Guardian, record_kept
 from ..labelling import ALL_THERE, KeptReleases, guarantee_of, room, warn_of_quality, with_forecast
 from ..ledger import Budget, Ledger
 from ..mechanisms import Mechanism, mechanism_of
-from ..release import PERSON, RECORD
+from ..release import PERSON, RECORD, Release, decide, drawn_of
 from .methods import VOTERS
-from .neighbours.ballots import NeighbourBallots
-from .neighbours.labelling import (
-    NeighbourAnswers,
-    NeighbourPlan,
-    can_balance,
-    collected,
-    label_by_neighbours,
-    neighbour_voting,
-    plan_neighbours,
-    train_neighbour_student,
-)
-from .rounds import (
-    PoolLabelling,
-    PublicRows,
-    Rows,
-    Schedule,
-    learnt_from,
-)
+from .neighbours import NeighbourBallots
 from .rows import (
     Floats,
     LabelClassifier,
     Labels,
+    Targets,
     check_apart,
     check_groups,
     check_labels,
     label_probabilities,
     matching,
 )
-from .students.classifiers import binarized
+from .students.classifiers import binarized, train_student
 from .teachers.training import part_names, partition, partition_key, train
 from .teachers.votes import TeacherPool, cast
 
-_SHARE = 0.01  # of neighbours, where none is given and one is for all labels
+# The default share of neighbours: wide circles where noise is strong beside the records. Chosen on
+# tmc2007, scene, yeast and VOC 2012 at epsilon 2 to 10.
+_PACE, _WIDEST = 8.0, 0.1
 
 Progress = Callable[[str, int, int], None]
-Voters = tuple[Any, Mechanism | str, NeighbourPlan | None]  # ballots, how they count and are asked
+Rows = npt.NDArray[np.int64]
 
 
 @dataclass(eq=False, repr=False)
@@ -83,19 +70,15 @@ class PATEClassifier(LabelClassifier):
     student
         Any scikit-learn multi-label classifier or skorch network; ``None`` for
         :class:`privote.learning.LinearStudent`. One whose ``fit`` takes ``X_unlabelled`` gets the
-        rest of the public rows. Neighbours that are asked in passes have
-        :class:`privote.learning.NeighbourStudent` for ``None``; any other student gets every public
-        row once for each of its answers.
+        rest of the public rows.
     n_teachers
         How many disjoint parts, and so voters. More of them stand out of the noise, until they
-        know too little each: :func:`privote.learning.methods.plan_teachers` has a rule.
+        know too little each: :func:`privote.learning.methods.teachers_for` has a rule.
     mechanism
-        ``"auto"`` (default): how often teachers speak is learnt, noisy tallies are released for all
-        rows (:func:`privote.label`), and the student learns from the expected share of teachers who
-        want each label. Neighbours release labels: Binary voting with a false alarm of 0.05, and
-        about the least noise with which an allowance lasts
-        (:mod:`privote.learning.neighbours.labelling`); with one share a fifth of the expected
-        number. A mechanism that is named is taken as it is.
+        ``"auto"`` (default): how often voters speak is learnt, noisy tallies are released for all
+        rows (:func:`privote.label`), and the student learns from the expected share of teachers, or
+        of the neighbours of a row, who want each label. A mechanism that is named is taken as it
+        is, and the student learns from its labels.
     voters
         ``"teachers"``, or ``"neighbours"``: every private record near a query votes itself.
     threshold
@@ -106,16 +89,13 @@ class PATEClassifier(LabelClassifier):
     guarantee
         See :func:`privote.label`. ``"ptr"`` and ``"data-dependent"`` need ``queries``.
     rounds
-        Label in about this many batches; the student so far is the next batch's baseline.
-    choose
-        Which rows come next: ``"random"`` or ``"uncertainty"`` (of the student so far).
+        Teachers label in so many batches, under an allowance; the student so far is the baseline
+        of the next one. With ``"auto"`` this gains nothing.
     queries
-        How many public rows to label; by default all, or of neighbours as many as their plan has.
+        How many public rows to label; by default all.
     share
-        For neighbours. ``None``: a first batch of released labels tells a share for every label,
-        and with these every public row is asked several times (under an allowance, with Binary
-        voting that has a bar; else 0.01). A number: every row is asked once, with this share for
-        all labels.
+        For neighbours: the share of the public rows, and so about of the records, that are near a
+        row. ``None``: 8 over the root of records times epsilon, at most 0.1.
     metric, embedding
         For neighbours: see :class:`privote.NeighbourBallots`.
     n_jobs, random_state
@@ -124,15 +104,15 @@ class PATEClassifier(LabelClassifier):
     Attributes
     ----------
     release_
-        The released labels and their guarantee; ``public_rows_`` says for which rows. A row that
-        was asked several times is there as often.
-    shares_
-        (labels,) with which neighbours were asked in passes; else None.
+        The released labels and their guarantee; ``public_rows_`` says for which rows.
     student_
         The fitted student.
     thresholds_
-        From which probability on ``predict`` says yes: for a student of shares, (labels,) with
-        which it says yes as often on public rows as voters do; else one half.
+        From which probability on ``predict`` says yes: (labels,) with which it says yes as often
+        on public rows as ``shares_`` says, where tallies were released; else one half.
+    shares_
+        (labels,) how common each label is, as far as released tallies tell; else as the student
+        says.
     privacy_
         What may be published about the run, as plain values.
     classes_
@@ -150,7 +130,6 @@ class PATEClassifier(LabelClassifier):
     delta: float = 1e-6
     guarantee: str = AUTO
     rounds: int = 1
-    choose: str = "random"
     queries: int | None = None
     share: float | None = None
     metric: str = "cosine"
@@ -215,7 +194,8 @@ class PATEClassifier(LabelClassifier):
         if not (isinstance(self.mechanism, Mechanism) or _is_auto(self.mechanism)):
             rule = "must be auto or a privote mechanism, e.g. BinaryVoting(sigma=25.0)"
             raise InputError("mechanism", rule, self.mechanism)
-        schedule = Schedule(rounds=self.rounds, choose=self.choose, queries=self.queries)
+        if self.voters not in VOTERS:
+            raise InputError("voters", f"must be one of {', '.join(VOTERS)}", self.voters)
         X, Y = self._check_private(X, y, classes)
         if X_public is None:
             raise InputError(
@@ -235,7 +215,6 @@ class PATEClassifier(LabelClassifier):
             seed=int(random.randint(2**31)),
         )
         public = PublicRows(X_public, Y.shape[1], random, self.student, self.random_state)
-        voters = partial(self._voters, X, Y, X_public, who, say)
         asked = {"rows": len(public.order), "labels": Y.shape[1], "dataset": dataset, "seed": seed}
         asked |= {"epsilon": self.epsilon, "delta": self.delta, "voters": self.voters}
         asked |= {"guarantee": self.guarantee, "consumer": consumer}
@@ -246,6 +225,7 @@ class PATEClassifier(LabelClassifier):
             lasting = ledger is not None or self.rounds > 1 or self.voters != "teachers"
             size = self.n_teachers, Y.shape[1], self.queries or len(public.order)
             guarantee = "allowance" if lasting else guarantee_of(self.mechanism, budget, *size)
+        self._check_asking(guarantee, len(public.order))
         door = partial(
             Guardian,
             budget=budget,
@@ -263,16 +243,31 @@ class PATEClassifier(LabelClassifier):
             forgets = ledger is None or (isinstance(ledger, Ledger) and not ledger.lasts)
             done = parts is not None and (parts.all_there or (forgets and parts.draft.paid))
             if parts is not None and resume and done:
-                found = self._kept(parts, voters, public.order, ledger)
+                release, self.public_rows_ = parts.together()
+                self.release_ = record_kept(ledger, release, parts.since, parts.draft)
+                if self.rounds == 1:  # baselines of later rounds are not in it
+                    own = self.mechanism
+                    made_by = own if isinstance(own, Mechanism) else mechanism_of(release.mechanism)
+                    near = self._share(X, who) if self.voters == "neighbours" else None
+                    self.release_ = with_forecast(self.release_, made_by, near=near)
             else:
-                pool, mechanism, plan = voters()
-                if kept is not None:
-                    who.keep(kept, None if ledger is None else (X, Y))
+                pool = self._voters(X, Y, X_public, who, say)
+                if parts is not None:
+                    who.keep(parts.draft, None if ledger is None else (X, Y))
+                    parts.draft.reserve(room(len(public.order), pool.labels))
                 names = who.of(self.voters, pool.voters, pool.voter_names)
                 ids = None if ledger is None else names
-                with door(mechanism, voter_ids=ids, draft=kept) as guardian:
-                    more = len(public.order) if electorate is not None else None
-                    found = self._ask(guardian, pool, plan, schedule, public, say, parts, more)
+                with door(self.mechanism, voter_ids=ids, draft=kept) as guardian:
+                    self.public_rows_, self.release_ = PoolLabelling(
+                        guardian=guardian,
+                        pool=pool,
+                        public=public,
+                        rounds=self.rounds,
+                        queries=self.queries,
+                        plan_for=len(public.order) if electorate is not None else None,
+                        progress=partial(say, "labelling"),
+                        parts=parts,
+                    ).run()
                 if kept is not None:
                     kept.note(ALL_THERE)
             if not self.release_.answered:
@@ -284,65 +279,15 @@ class PATEClassifier(LabelClassifier):
                 )
             if self.release_.tallies is None:
                 warn_of_quality(self.release_)
-            self.shares_ = None if found is None else found.shares
             say("training the student", 0, 1)
-            if self.student is None and found is not None and found.batches and X_public.ndim == 2:
-                args = (found, X_public, self.embedding, self.epsilon)
-                self.student_ = train_neighbour_student(*args)
-            else:
-                self.student_ = public.student(self.public_rows_, learnt_from(self.release_))
+            self.student_ = public.student(self.public_rows_, learnt_from(self.release_))
+            chance, released = public.ask(self.student_), self.release_.shares
+            self.shares_ = (chance if released is None else released).mean(axis=0)
             self.thresholds_: Floats | float = 0.5
-            if self.release_.shares is not None:  # of voters, who need not agree on what is there
-                chance = label_probabilities(self.student_, X_public, self._columns)
-                self.thresholds_ = matching(chance, self.release_.shares.mean(axis=0))
+            if released is not None:  # of voters, who need not agree on what is there
+                self.thresholds_ = matching(chance, self.shares_)
             say("training the student", 1, 1)
         return self
-
-    def _ask(
-        self,
-        guardian: Guardian,
-        pool: Any,
-        plan: NeighbourPlan | None,
-        schedule: Schedule,
-        public: PublicRows,
-        say: Progress,
-        parts: KeptReleases | None,
-        plan_for: int | None,
-    ) -> NeighbourAnswers | None:
-        """Release labels for the pool, and say what neighbours make of them."""
-        if parts is not None:
-            queries = len(public.order) * (1 if plan is None else plan.passes)
-            parts.draft.reserve(room(queries, pool.labels))
-        shared: dict[str, Any] = {"guardian": guardian, "parts": parts}
-        shared["progress"] = partial(say, "labelling")
-        if plan is None:
-            shared["plan_for"] = plan_for if guardian.learns else None
-            asking = PoolLabelling(pool=pool, schedule=schedule, public=public, **shared)
-            self.public_rows_, self.release_ = asking.run()
-            return None
-        shared["again"] = self.queries is not None
-        found = label_by_neighbours(ballots=pool, plan=plan, order=public.order, **shared)
-        self.public_rows_, self.release_ = found.rows, found.release
-        return found
-
-    def _kept(
-        self, parts: KeptReleases, voters: Callable[[], Voters], order: Rows, ledger: Any
-    ) -> NeighbourAnswers | None:
-        """Take the labels of a draft, and say what neighbours make of them; nobody is asked."""
-        release, self.public_rows_ = parts.together()
-        self.release_ = record_kept(ledger, release, parts.since, parts.draft)
-        found, near = None, None
-        if self.voters == "neighbours":  # their circles are public, and not in the draft
-            pool, _, plan = voters()
-            near = pool.near
-            if plan is not None:
-                found = collected(pool, plan, order, self.public_rows_, self.release_)
-                near = found.shares
-        if self.rounds == 1:  # baselines of later rounds are not in it
-            named = isinstance(self.mechanism, Mechanism)
-            mechanism: Any = self.mechanism if named else mechanism_of(release.mechanism)
-            self.release_ = with_forecast(self.release_, mechanism, near=near)
-        return found
 
     @property
     def privacy_(self) -> dict[str, Any]:
@@ -376,12 +321,18 @@ class PATEClassifier(LabelClassifier):
         tags.classifier_tags.multi_class = True
         return tags
 
-    def _voters(self, X: Any, Y: Labels, X_public: Any, who: VoterNames, say: Progress) -> Voters:
-        """Return ballots on the public pool, the mechanism to count them with, and any plan."""
-        if self.voters not in VOTERS:
-            raise InputError("voters", f"must be one of {', '.join(VOTERS)}", self.voters)
+    def _voters(self, X: Any, Y: Labels, X_public: Any, who: VoterNames, say: Progress) -> Any:
+        """Return ballots on the public pool."""
         if self.voters == "neighbours":
-            return self._neighbours(X, Y, X_public, who)
+            return NeighbourBallots(
+                X,
+                Y,
+                X_public,
+                share=self._share(X, who),
+                metric=self.metric,
+                embedding=self.embedding,
+                groups=who.persons(X.shape[0]),
+            )
         if whole("n_teachers", self.n_teachers) > X.shape[0]:
             raise InputError(
                 "n_teachers",
@@ -402,48 +353,27 @@ class PATEClassifier(LabelClassifier):
         )
         votes = cast(teachers, X_public, self.threshold)
         limit = self.mechanism.most_ones if isinstance(self.mechanism, Mechanism) else None
-        return TeacherPool(votes, limit), self.mechanism, None
+        return TeacherPool(votes, limit)
 
-    def _neighbours(self, X: Any, Y: Labels, X_public: Any, who: VoterNames) -> Voters:
-        """Return the ballots, the mechanism, and how to ask in passes; None with one share."""
-        groups, (records, _) = who.groups, check_groups(who.ids, X.shape[0], "ids")
-        if groups is None and records is not None and len(records) < X.shape[0]:
-            groups = who.ids  # rows of one name are one record, so one voter
-        names, _ = check_groups(groups, X.shape[0])
-        # How many records persons have is private.
+    def _share(self, X: Any, who: VoterNames) -> float:
+        """Return the share of neighbours near a row: as told, or by public numbers."""
+        if self.share is not None:
+            return self.share
+        names, _ = check_groups(who.persons(X.shape[0]), X.shape[0])
         voters = X.shape[0] if names is None else len(names)
-        mechanism = self.mechanism if isinstance(self.mechanism, Mechanism) else None
-        share, plan = self.share, None
-        if share is None and can_balance(mechanism, self.guarantee, voters):
-            if self.rounds != 1 or self.choose != "random":
-                raise InputError(
-                    "rounds and choose go with `voters='teachers'`, or with neighbours of one "
-                    f"share: give share a number; got `rounds={self.rounds!r}`, "
-                    f"choose={self.choose!r}"
-                )
-            plan = plan_neighbours(
-                voters,
-                Y.shape[1],
-                X_public.shape[0],
-                self.epsilon,
-                self.delta,
-                mechanism=mechanism,
-                queries=self.queries,
-            )
-            share, mechanism = plan.share, plan.mechanism
-        share = _SHARE if share is None else share
-        near = NeighbourBallots(
-            X,
-            Y,
-            X_public,
-            share=share,
-            metric=self.metric,
-            radius="query",
-            embedding=self.embedding,
-            groups=groups,
-        )
-        # Noise that suits the neighbours to be expected with one share.
-        return near, mechanism or neighbour_voting(max(1.0, share * voters / 5)), plan
+        return min(_PACE / sqrt(voters * self.epsilon), _WIDEST)
+
+    def _check_asking(self, guarantee: str, rows: int) -> None:
+        """Refuse rounds and queries that do not go with the guarantee or the public rows."""
+        least = "allowance" if self.voters == "teachers" else None
+        if whole("rounds", self.rounds) > 1 and guarantee != least:
+            rule = "must be 1, but for teachers with an allowance: others have no baseline"
+            raise InputError("rounds", rule, self.rounds)
+        if self.queries is not None and whole("queries", self.queries) > rows:
+            raise InputError("queries", f"must lie in 1..{rows}, the public rows", self.queries)
+        if self.queries is None and guarantee in ("ptr", "data-dependent"):
+            rule = f"must be given for guarantee {guarantee!r}, before looking"
+            raise InputError("queries", rule)
 
     def _check_private(self, X: Any, y: Any, classes: Sequence[Any] | None) -> tuple[Any, Labels]:
         """Return private rows and (records, labels).
@@ -500,6 +430,13 @@ class VoterNames:
         self.ids, self.groups, self.electorate = ids, groups, electorate
         self._key, self.seed = key, seed
         self._nonce = secrets.token_hex(16)
+
+    def persons(self, records: int) -> Sequence[Any] | None:
+        """Return whose each record is, where a person or an id may have several; else None."""
+        names, _ = check_groups(self.ids, records, "ids")
+        if self.groups is None and names is not None and len(names) < records:
+            return self.ids  # rows of one name are one record, so one voter
+        return self.groups
 
     @cached_property
     def key(self) -> bytes:
@@ -573,3 +510,148 @@ class VoterNames:
             named = persons
         mark = blake2b(scheme, digest_size=8).hexdigest()
         return [f"{mark}-{name}" for name in (range(count) if named is None else named)]
+
+
+# -- asking the pool -------------------------------------------------------------------------------
+
+
+class PublicRows:
+    """The public rows, in the order in which they are asked, and students of them.
+
+    Attributes
+    ----------
+    order
+        A permutation of the rows: which come first where chance decides.
+    """
+
+    def __init__(
+        self, rows: Any, labels: int, random: Any, student: Any, random_state: Any
+    ) -> None:
+        self._rows, self._labels = rows, labels
+        self.order: Rows = random.permutation(rows.shape[0]).astype(np.int64)
+        self._student, self._random_state = student, random_state
+
+    def student(self, rows: Rows, labels: Targets) -> Any:
+        """Train a student on what was released for some rows; it may see the others, too."""
+        rest = self._rows[np.setdiff1d(self.order, rows)]
+        seed = int(check_random_state(self._random_state).randint(2**31 - 1))
+        return train_student(self._student, self._rows[rows], labels, rest, seed)
+
+    def ask(self, student: Any, rows: Rows | None = None) -> Floats:
+        """Return a student's probabilities for rows, all unless told: (rows, labels)."""
+        some = self._rows if rows is None else self._rows[rows]
+        return label_probabilities(student, some, self._labels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolLabelling:
+    """A pool that is labelled, at once or in rounds.
+
+    In rounds, a student is trained on what was released so far. Its prediction is the public
+    baseline of the next round, so votes that agree with it cost nothing. All of this reads what was
+    released, and nothing else.
+
+    Parameters
+    ----------
+    guardian
+        The door; with more than one round its guarantee is "allowance".
+    pool
+        The ballots: of teachers, or of neighbours.
+    public
+        The rows that they are about.
+    rounds, queries
+        In how many batches rows are asked, and how many in all; None: all.
+    plan_for
+        For how many rows an allowance that is learnt is to last: those asked now, by default.
+    progress
+        Called as ``progress(rows labelled, rows to label)``.
+    parts
+        Where each part of a release is kept as soon as it is drawn.
+    """
+
+    guardian: Guardian
+    pool: Any
+    public: PublicRows
+    rounds: int
+    queries: int | None
+    plan_for: int | None = None
+    progress: Callable[[int, int], None]
+    parts: KeptReleases | None = None
+
+    def run(self) -> tuple[Rows, Release]:
+        """Return the rows that were answered, and one release of all rounds together."""
+        total = self.queries or len(self.public.order)
+        fixed = self.guardian.guarantee in ("ptr", "data-dependent")
+        plan_for = self.plan_for or (total if self.rounds > 1 else None)
+        asked = np.zeros(0, np.int64)
+        releases: list[Release] = []
+        guesses: list[npt.NDArray[np.bool_]] = []
+        for batch in np.array_split(self.public.order[:total], min(self.rounds, total)):
+            guess = self._guess(asked, releases, batch) if releases else None
+            release = self.guardian.release(
+                self.pool.take(batch),
+                queries=total if fixed else None,
+                baseline=guess,
+                parts=None if self.parts is None else PartsOf(self.parts, batch),
+                plan_for=plan_for if self.guardian.learns else None,
+            )
+            releases.append(release)
+            guesses.append(np.zeros(release.labels.shape, np.bool_) if guess is None else guess)
+            asked = np.concatenate([asked, batch[: release.answered]])
+            self.progress(len(asked), total)
+        given: dict[str, Any] = {"baseline": np.concatenate(guesses), "near": self.pool.near}
+        return asked, with_forecast(_joined(releases), self.guardian.mechanism, **given)
+
+    def _guess(self, asked: Rows, releases: list[Release], batch: Rows) -> npt.NDArray[np.bool_]:
+        """Return what a student of the rounds so far says, cut to what could be released."""
+        model = self.public.student(asked, learnt_from(_joined(releases)))
+        chance = self.public.ask(model, batch)
+        likely, limit = chance >= 0.5, self.guardian.mechanism.most_ones
+        if limit is not None:
+            rank = np.argsort(np.argsort(-chance, axis=1, kind="stable"), axis=1)
+            likely &= rank < limit
+        return np.asarray(likely)
+
+
+def _joined(releases: list[Release]) -> Release:
+    """Return all that was released so far as one, decided together; the last has the price."""
+    last, labels = releases[-1], np.concatenate([release.labels for release in releases])
+    whole = replace(last, labels=labels, drawn=drawn_of(releases))
+    if last.tallies is None:
+        return whole
+    return decide(replace(whole, tallies=np.concatenate([part.outcome for part in releases])))
+
+
+def learnt_from(release: Release) -> Targets:
+    """Return what a student learns from: shares of voters where tallies tell them, else labels.
+
+    A share tells more than a yes or no, also where most voters never agree.
+    """
+    shares = release.shares
+    return release.labels if shares is None else shares
+
+
+class PartsOf:
+    """The parts of one release among those of a draft; knows which of ``rows`` each is about."""
+
+    def __init__(self, parts: KeptReleases, rows: Rows) -> None:
+        self._parts, self._rows = parts, rows
+
+    def kept(self, queries: int | None) -> Release | None:
+        """Return the next part that was kept; None where there is no more."""
+        part = self._parts.kept(queries, self._rows[:queries])
+        if part is not None:
+            self._rows = self._rows[part.answered :]
+        return part
+
+    def ahead(self) -> Release | None:
+        """Return the part that comes next, and leave it there."""
+        return self._parts.ahead()
+
+    def taken(self) -> None:
+        """Without a ledger a training is finished with what was released, and takes no more."""
+
+    def keep(self, part: Release) -> None:
+        """Make a part durable, with its rows."""
+        rows, self._rows = self._rows[: part.answered], self._rows[part.answered :]
+        self._parts.keep(part, rows)

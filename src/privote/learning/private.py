@@ -27,11 +27,10 @@ from ..release import Release
 from .direct.dpsgd import DPSGDClassifier
 from .direct.linear import DPLinear, DPMoments
 from .embedding import Embedding, embed, embedding_for, fit_embedding
-from .methods import AUTO, VOTERS, Choice, Numbers, choose, plan_teachers
+from .methods import AUTO, VOTERS, Choice, Numbers, choose, teachers_for
 from .networks.architectures import VECTOR_NETWORKS
 from .pate import PATEClassifier
 from .pictures import PictureEncoder, is_pictures
-from .rounds import yes_shares
 from .rows import (
     Floats,
     LabelClassifier,
@@ -67,9 +66,6 @@ class PrivateClassifier(LabelClassifier):
         learns.
     epsilon, delta
         The budget, for one record or person replaced. It is spent in ``fit``.
-    yes
-        Which share of the labels is present, if you know: a public number, never counted on the
-        private records.
     settings
         Further settings of the method, by the names of its estimator
         (:class:`privote.PATEClassifier`, :class:`privote.learning.DPLinear`,
@@ -109,7 +105,6 @@ class PrivateClassifier(LabelClassifier):
     epsilon: float = 8.0
     delta: float = 1e-6
     _: KW_ONLY
-    yes: float | None = None
     settings: Mapping[str, Any] | None = None
     pictures: PictureEncoder | None = None
     random_state: Any = 0
@@ -170,7 +165,6 @@ class PrivateClassifier(LabelClassifier):
             public=0 if X_public is None else count_rows(X_public),
             epsilon=self.epsilon,
             delta=self.delta,
-            yes=self.yes,
             persons=groups is not None,
         )
         asked, images = dict(self.settings or {}), len(X.shape) != 2
@@ -277,12 +271,8 @@ class PrivateClassifier(LabelClassifier):
         # Whoever names an electorate goes on with its allowance, and with its settings.
         settled = "mechanism" in asked or account["electorate"] is not None
         if chosen.method == "teachers" and not settled:
-            expected = plan_teachers(self.numbers_, asked)
-            asked["n_teachers"] = expected.voters
-            reasons.append(
-                f"{expected.voters:,} teachers vote: more of them stand out of the noise, which is "
-                f"{expected.sigma:.3g} votes on a tally."
-            )
+            many = asked.setdefault("n_teachers", teachers_for(self.numbers_, asked))
+            reasons.append(f"{many:,} teachers vote: more of them stand out of the noise.")
         pate = PATEClassifier(
             voters=chosen.method,
             epsilon=self.epsilon,
@@ -298,12 +288,8 @@ class PrivateClassifier(LabelClassifier):
         self.student_ = pate.student_
         if mapping is not None:
             self.student_ = Student(mapping, pate.student_, Y.shape[1])
-        chance = label_probabilities(pate.student_, seen, Y.shape[1])
-        share = chance.mean(axis=0)
-        if chosen.method == "teachers":
-            share = yes_shares(pate.release_, pate.mechanism)
-        self.shares_: Floats | None = share
-        self.thresholds_ = matching(chance, share)
+        self.shares_: Floats | None = pate.shares_
+        self.thresholds_ = pate.thresholds_
         self.reasons_ = tuple(reasons)
 
     def _directly(

@@ -21,7 +21,6 @@ from ..errors import InputError, finite
 Labels = npt.NDArray[np.int8]
 Floats = npt.NDArray[np.float64]
 Targets = npt.NDArray[Any]  # int8 of 1, 0 and -1, or float64 with probabilities among them
-Weights = npt.NDArray[np.float64]
 Progress = Callable[[int, int], None]  # of how much is done, and of how much
 
 BLOCK = 1024  # rows that are mapped at once: a public size, and no rest that is rounded otherwise
@@ -184,7 +183,7 @@ def matching(chance: Floats, share: Floats) -> Floats:
     return np.clip(bars, 1e-9, 1.0)
 
 
-def check_rows(X: Any) -> Any:
+def check_rows(X: Any, name: str = "X") -> Any:
     """Return rows as a float32 or float64 matrix, dense or CSR, all finite."""
     from sklearn.utils import check_array
 
@@ -198,7 +197,7 @@ def check_rows(X: Any) -> Any:
         if not said.startswith("could not convert"):  # which quotes a cell, and a record is private
             said, colon, cell = str(error), "", ""
         raise InputError(
-            "X",
+            name,
             f"must be a finite matrix (records, features): {said}",
             sealed=f"the cell is {cell.strip():.60}" if colon else None,
         ) from None
@@ -209,8 +208,8 @@ def check_labels(y: Any, rows: int, name: str = "y") -> Labels:
     return _cells(y, rows, name, "1, 0 and -1 (unknown)", _hard).astype(np.int8)
 
 
-def check_targets(y: Any, rows: int, sample_weight: Any = None) -> tuple[Targets, Weights | None]:
-    """Return what a student learns from: labels or their probabilities, and how much each counts.
+def check_targets(y: Any, rows: int) -> Targets:
+    """Return what a student learns from: labels or their probabilities.
 
     Parameters
     ----------
@@ -218,29 +217,14 @@ def check_targets(y: Any, rows: int, sample_weight: Any = None) -> tuple[Targets
         (rows, labels) of probabilities that a label is present, in [0, 1]; -1 where it is unknown.
     rows
         How many there must be.
-    sample_weight
-        (rows,) or (rows, labels), not negative. A cell of weight 0 is unknown.
 
     Returns
     -------
-    targets
-        int8 if there are no probabilities but 0 and 1, else float64.
-    weights
-        (rows, labels), or None if all cells count the same.
+    int8 if there are no probabilities but 0 and 1, else float64.
     """
     allowed = "probabilities from 0 to 1, or -1 (unknown)"
     Y = _cells(y, rows, "y", allowed, lambda p: _hard(p) | ((p > 0) & (p < 1)))
-    Y = Y.astype(np.int8 if _hard(Y).all() else np.float64)
-    if sample_weight is None:
-        return Y, None
-    allowed = "finite numbers that are not negative"
-    weight = _cells(
-        sample_weight, rows, "sample_weight", allowed, lambda w: (w >= 0) & np.isfinite(w)
-    )
-    if weight.shape[1] not in (1, Y.shape[1]):
-        raise InputError("sample_weight", f"must have the shape ({rows},) or {Y.shape}")
-    weight = np.broadcast_to(weight, Y.shape).astype(np.float64)
-    return np.where(weight > 0, Y, Y.dtype.type(-1)), weight
+    return Y.astype(np.int8 if _hard(Y).all() else np.float64)
 
 
 def rounded(Y: Targets) -> Labels:

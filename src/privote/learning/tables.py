@@ -48,12 +48,6 @@ class TableEncoder:
     Rows are a CSV or Parquet file, a data frame, a mapping of columns, a list of records, or what
     :func:`privote.datasets.tables.raw_table` read.
 
-    Parameters
-    ----------
-    odd
-        What a cell leads to that is not of its column's kind, a word among numbers: ``"error"``, or
-        ``"missing"``: it counts as a gap.
-
     Attributes
     ----------
     columns_
@@ -62,11 +56,6 @@ class TableEncoder:
     feature_names_
         What the features are called.
     """
-
-    def __init__(self, *, odd: str = "error") -> None:
-        if odd not in ("error", "missing"):
-            raise InputError("odd", "must be error or missing", odd)
-        self.odd = odd
 
     def fit(self, public: Any) -> TableEncoder:
         """Decide by public rows what each column is and how it becomes numbers."""
@@ -111,7 +100,6 @@ class TableEncoder:
         """Return all it knows as plain values, for JSON."""
         return {
             "form": _FORM,
-            "odd": self.odd,
             "columns": [{"kind": column.kind, **asdict(column)} for column in self._fitted()],
             "left_out": dict(self._left),
         }
@@ -122,7 +110,7 @@ class TableEncoder:
         try:
             if plain["form"] != _FORM:
                 raise ValueError(f"its form is {plain['form']!r:.20}, and {_FORM} is known")
-            made = cls(odd=plain["odd"])
+            made = cls()
             made._columns = [_column_of(facts) for facts in plain["columns"]]
             names = [column.name for column in made._columns]
             if not names or len(set(names)) < len(names):
@@ -167,13 +155,11 @@ class TableEncoder:
             try:
                 values.append(column.read(cell))
             except (TypeError, ValueError, OverflowError):
-                if self.odd == "error":
-                    raise InputError(
-                        raw.at(row, column.name),
-                        f"must be {column.should} or empty, as in the public rows",
-                        sealed=f"the cell is {shown(cell)}",
-                    ) from None
-                values.append(None)
+                raise InputError(
+                    raw.at(row, column.name),
+                    f"must be {column.should} or empty, as in the public rows",
+                    sealed=f"the cell is {shown(cell)}",
+                ) from None
         return values
 
 

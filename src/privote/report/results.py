@@ -384,7 +384,6 @@ def command(outcome: Outcome) -> str:
         "epsilon": job.epsilon,
         "delta": job.delta,
         "method": job.method,
-        "yes": job.yes,
         "seed": job.seed,
     }
     options |= {

@@ -36,16 +36,12 @@ def test_a_small_network_learns_scenes():
     assert model.history_["train_loss"][-1] < model.history_["train_loss"][0]
 
 
-def test_probabilities_and_weights_move_a_network_by_as_much():
+def test_probabilities_move_a_network_by_as_much():
     model = ImageNetwork(**{**QUICK, "n_epochs": 4}, validation=0.0)
     doubtful = clone(model).fit(X, np.where(Y == 1, 0.55, 0.45))
     assert np.abs(doubtful.predict_proba(TEST) - 0.5).mean() < 0.1
-    weight = np.where(Y == 1, 20.0, 1.0)
-    heavy, plain = (clone(model).fit(X, Y, sample_weight=w) for w in (weight, None))
-    assert heavy.predict_proba(TEST).mean() > plain.predict_proba(TEST).mean() + 0.1
-    hidden = np.where(weight > 1, 1, 0)
-    held = clone(model).fit(X, np.where(hidden, Y, -1)).predict_proba(TEST)
-    assert np.array_equal(held, clone(model).fit(X, Y, sample_weight=hidden).predict_proba(TEST))
+    held = clone(model).fit(X, np.where(Y == 1, Y, -1)).predict_proba(TEST)
+    assert held.mean() > clone(model).fit(X, Y).predict_proba(TEST).mean() + 0.1
 
 
 def test_defaults_are_those_of_the_paper():

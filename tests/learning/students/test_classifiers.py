@@ -59,9 +59,9 @@ def test_any_classifier_learns_from_probabilities(student):
 
 
 def test_a_classifier_without_soft_labels_sees_each_row_twice():
-    chances, weight = RNG.random(Y.shape), RNG.random(Y.shape)
-    model = train_student(LogisticRegression(), X, chances, sample_weight=weight)
-    parts = np.concatenate([chances[:, 1], 1 - chances[:, 1]]) * np.tile(weight[:, 1], 2)
+    chances = RNG.random(Y.shape)
+    model = train_student(LogisticRegression(), X, chances)
+    parts = np.concatenate([chances[:, 1], 1 - chances[:, 1]])
     twice = LogisticRegression().fit(np.tile(X, (2, 1)), np.repeat([1, 0], 120), parts)
     assert model.predict_proba(X)[:, 1] == pytest.approx(twice.predict_proba(X)[:, 1], abs=1e-6)
 
@@ -71,17 +71,6 @@ def test_a_classifier_without_weights_sees_rounded_labels():
     model = train_student(KNeighborsClassifier(5), X, chances)
     plain = train_student(KNeighborsClassifier(5), X, Y)
     assert np.array_equal(model.predict(X), plain.predict(X))
-
-
-@pytest.mark.parametrize("student", [None, PartialLabels(), KNeighborsClassifier(3)], ids=str)
-def test_cells_of_weight_zero_are_left_out(student):
-    weight = np.ones(Y.shape)
-    weight[::3, 1] = 0
-    held = np.where(weight > 0, Y, -1)
-    model = train_student(student, X, Y, sample_weight=weight)
-    chance = label_probabilities(model, X, 3)
-    wanted = label_probabilities(train_student(student, X, held), X, 3)
-    assert chance == pytest.approx(wanted, abs=1e-4)
 
 
 def test_the_default_student_learns_probabilities_and_chooses_its_penalty_by_them():
@@ -110,12 +99,6 @@ def test_what_is_no_probability_is_refused_with_its_place(bad):
     chances[7, 2] = bad
     with refused("y"):
         train_student(None, X, chances)
-
-
-@pytest.mark.parametrize("weight", [-np.ones(120), np.full(120, np.nan), np.ones((120, 2)), [1.0]])
-def test_weights_that_are_none_are_refused(weight):
-    with refused("sample_weight"):
-        train_student(None, X, Y, sample_weight=weight)
 
 
 def test_each_label_is_fitted_on_its_own_answers_only():

@@ -12,7 +12,7 @@ from tests.refusals import refused
 
 from privote.datasets import load_scenes
 from privote.errors import MissingExtraError, UnavailableError
-from privote.learning.students.classifiers import PartialLabels, train_student
+from privote.learning.students.classifiers import PartialLabels
 from privote.learning.students.mixmatch import MixMatchClassifier
 from privote.learning.students.saving import load_student, save_student
 
@@ -46,9 +46,8 @@ def test_it_beats_the_same_network_and_logistic_regressions_on_few_labels():
 
 
 @pytest.mark.parametrize("network", ["linear", "mlp"])
-@pytest.mark.parametrize("loss", ["cross-entropy", "l2"])
-def test_every_network_and_loss_learns(network, loss):
-    student = MixMatchClassifier(network, steps=100, unlabelled_loss=loss, random_state=0)
+def test_every_network_learns(network):
+    student = MixMatchClassifier(network, steps=100, random_state=0)
     student.fit(X, Y, X_unlabelled=POOL)
     assert roc_auc_score(TRUTH, student.predict_proba(TEST)) > 0.8
 
@@ -63,17 +62,6 @@ def test_probabilities_are_learnt_as_far_as_they_are_sure():
         spread.append(chance.std())
     assert min(score) > 0.8
     assert spread[1] < spread[0] / 2
-
-
-def test_a_cell_of_weight_zero_is_held_back():
-    weight = np.ones(Y.shape)
-    weight[::2, 1] = 0
-    held = np.where(weight > 0, Y, -1)
-    weighted = MixMatchClassifier(**QUICK).fit(X, Y, POOL, sample_weight=weight)
-    missing = MixMatchClassifier(**QUICK).fit(X, held, POOL)
-    assert np.array_equal(weighted.predict_proba(TEST), missing.predict_proba(TEST))
-    heavy = MixMatchClassifier(**QUICK).fit(X, Y, POOL, sample_weight=1 + 9 * Y)
-    assert heavy.predict_proba(TEST).mean() > missing.predict_proba(TEST).mean()
 
 
 def test_random_state_decides_everything():
@@ -98,18 +86,8 @@ def test_held_back_labels_are_guessed_and_never_learnt_from():
     one = MixMatchClassifier(**QUICK).fit(X, held, POOL).predict_proba(TEST)
     assert np.isfinite(one).all()
     # Rows without any answer are not there at all.
-    two = MixMatchClassifier(**QUICK, scale="none").fit(X, held, POOL).predict_proba(TEST)
-    three = MixMatchClassifier(**QUICK, scale="none").fit(X[3:], held[3:], POOL)
-    assert np.array_equal(two, three.predict_proba(TEST))
-
-
-def test_labels_of_one_class_are_fine():
-    labels = Y.copy()
-    labels[:, 0], labels[:, 1] = 1, 0
-    student = MixMatchClassifier(**QUICK).fit(X, labels, POOL)
-    answers = student.predict_proba(TEST)
-    assert answers[:, 0].mean() > 0.8
-    assert answers[:, 1].mean() < 0.2
+    two = MixMatchClassifier(**QUICK).fit(X[3:], held[3:], POOL).predict_proba(TEST)
+    assert np.array_equal(one, two)
 
 
 def test_only_unknown_labels_are_refused():
@@ -127,9 +105,6 @@ def test_predictions_are_as_common_as_released_labels():
     student = MixMatchClassifier(**QUICK).fit(X, Y, POOL)
     wanted = (Y.sum(axis=0) + 1) / (len(Y) + 2)
     assert student.predict(POOL).mean(axis=0) == pytest.approx(wanted, abs=0.01)
-    student = MixMatchClassifier(**QUICK, threshold=[0.1, 0.2, 0.3, 1.0]).fit(X, Y, POOL)
-    chance = student.predict_proba(TEST)
-    assert np.array_equal(student.predict(TEST), chance >= [0.1, 0.2, 0.3, 1.0])
 
 
 def test_sparse_rows_are_the_same_rows():
@@ -141,38 +116,18 @@ def test_sparse_rows_are_the_same_rows():
 def test_a_student_of_images():
     scenes = load_scenes(private=1, public=60, test=20)
     images, test = (scenes.images(rows)[:, None] for rows in (scenes.X_public, scenes.X_test))
-    student = MixMatchClassifier("smallcnn", steps=3, shift=1, random_state=0)
+    student = MixMatchClassifier("smallcnn", steps=3, random_state=0)
     student.fit(images[:30], scenes.Y_public[:30], X_unlabelled=images[30:])
     assert student.predict_proba(test).shape == (20, 10)
     with refused("X"):
         student.predict_proba(test[:, :, :8])
 
 
-def test_own_networks_and_own_augmentations():
-    def network(shape, labels):
-        return torch.nn.Linear(shape[0], labels)
-
-    calls = []
-
-    def change(batch, generator):
-        calls.append(len(batch))
-        return batch
-
-    student = MixMatchClassifier(network, steps=2, augment=change, batch_size=8)
-    student.fit(X, Y, POOL)
-    # The first step has weight 0 and sees the labelled batch; the second also two copies to learn
-    # from and two to guess about.
-    assert calls == [8] * 6
+def test_a_network_of_ones_own_learns_and_cannot_be_kept():
+    student = MixMatchClassifier(lambda shape, labels: torch.nn.Linear(shape[0], labels), steps=2)
+    assert student.fit(X, Y, POOL).predict_proba(TEST).shape == (600, 4)
     with refused(None, UnavailableError):
         student.to_arrays()
-
-
-def test_it_is_the_student_that_pate_trains():
-    labels = Y.copy()
-    labels[:3] = -1
-    student = train_student(MixMatchClassifier(steps=5), X, labels, POOL, random_state=3)
-    assert student.random_state == 3
-    assert student.predict(TEST).shape == (600, 4)
 
 
 def test_it_is_saved_without_code(tmp_path):
@@ -224,15 +179,7 @@ def test_it_clones_pickles_and_reports():
     [
         ({"network": "vgg"}, "network"),
         ({"steps": 0}, "steps"),
-        ({"temperature": 0.0}, "temperature"),
-        ({"ema": 1.5}, "ema"),
-        ({"scale": "rows"}, "scale"),
-        ({"threshold": "half"}, "threshold"),
-        ({"threshold": [0.5, 0.5]}, "threshold"),
-        ({"threshold": 2.0}, "threshold"),
-        ({"unlabelled_loss": "hinge"}, "unlabelled_loss"),
         ({"unlabelled_weight": -1.0}, "unlabelled_weight"),
-        ({"warmup": 1.5}, "warmup"),
         ({"feature_dropout": 1.0}, "feature_dropout"),
     ],
 )

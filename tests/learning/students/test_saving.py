@@ -15,7 +15,6 @@ from sklearn.preprocessing import StandardScaler
 from tests.refusals import refused
 
 from privote.errors import InputError
-from privote.learning import DPLinear, DPMoments
 from privote.learning.rows import label_probabilities
 from privote.learning.students.classifiers import PartialLabels, train_student
 from privote.learning.students.saving import load_student, save_student
@@ -51,33 +50,6 @@ def test_a_student_comes_back_as_it_went(tmp_path, student):
     assert (back.label_names, back.privacy) == (NAMES, {"epsilon": 2.0})
     assert back.feature_names == ("a", "b", "c")
     assert [p.name for p in tmp_path.iterdir()] == ["a.student"]
-
-
-@pytest.mark.parametrize(("kind", "then"), [(DPLinear, "gradients"), (DPMoments, "moments")])
-def test_files_name_classes_where_they_once_were(kind, then, tmp_path):
-    model = kind(seed=0).fit(X, Y, X[:20])
-    save_student(tmp_path / "now.student", model, label_names=NAMES)
-    moved = {b"privote.learning.direct.linear": f"privote.learning.direct.{then}".encode()}
-    moved[b"privote.learning.direct.training"] = b"privote.learning.direct.account"
-    (tmp_path / "then.student").write_bytes(renamed((tmp_path / "now.student").read_bytes(), moved))
-    back = load_student(tmp_path / "then.student")
-    assert np.array_equal(back.predict_proba(X), model.predict_proba(X))
-
-
-def renamed(archive, names):
-    """Return a zip, and the zips in it, with other names in its JSON."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(archive)) as old, zipfile.ZipFile(made, "w") as new:
-        for name in old.namelist():
-            data = old.read(name)
-            if name.endswith(".skops"):
-                data = renamed(data, names)
-            elif name == "schema.json":
-                assert all(now in data for now in names)
-                for now, before in names.items():
-                    data = data.replace(now, before)
-            new.writestr(name, data)
-    return made.getvalue()
 
 
 class Bomb:

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privote.learning.teachers.votes import room_for, top_votes
+from privote.learning.teachers.votes import top_votes
 
 
 def top_share(scores: Any, share: Any) -> Any:
@@ -59,13 +59,3 @@ def test_teachers_without_an_opinion_do_not_agree() -> None:
     tally = votes.sum(axis=1)
     assert tally.max() < 32
     assert 2.7 < tally.std() < 3.8
-
-
-def test_a_large_room_is_a_file_that_is_gone_afterwards(tmp_path: Any) -> None:
-    with room_for(3, 10, memory=119, scratch=tmp_path) as room:
-        assert isinstance(room, np.memmap)
-        room[:] = 1
-        assert room.shape == (3, 10)
-        assert not list(tmp_path.iterdir())
-    with room_for(3, 10, memory=120, scratch=tmp_path) as room:
-        assert not isinstance(room, np.memmap)

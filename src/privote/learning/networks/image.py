@@ -134,20 +134,18 @@ class ImageNetwork(NetworkClassifier):
     random_state: Any = None
     progress: Progress | None = None
 
-    def fit(self, X: Any, y: npt.ArrayLike, sample_weight: Any = None) -> ImageNetwork:
+    def fit(self, X: Any, y: npt.ArrayLike) -> ImageNetwork:
         """Train on images (images, channels, height, width) and (images, labels).
 
-        Labels are 1, 0, probabilities, and -1 (unknown). ``sample_weight``, (images,) or (images,
-        labels), says how much each cell counts; thresholds are tuned on rounded labels.
+        Labels are 1, 0, probabilities, and -1 (unknown); thresholds are tuned on rounded labels.
 
         ``X`` may be an array of float32 or uint8, or images on disk
         (:class:`privote.datasets.images.Images`).
         """
         require_torch("an image network")
         rows = Rows(X)
-        labels, weight = check_targets(y, len(rows), sample_weight)
-        counts = labels >= 0 if weight is None else weight * (labels >= 0)
-        cells = np.stack([np.maximum(labels, 0), counts], axis=1).astype(np.float32)
+        labels = check_targets(y, len(rows))
+        cells = np.stack([np.maximum(labels, 0), labels >= 0], axis=1).astype(np.float32)
         settings = self._settings()
         if len(rows) < 2:
             raise InputError("X", f"must have at least 2 rows, got {len(rows)}")

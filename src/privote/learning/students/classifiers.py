@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,6 @@ from ..rows import (
     LabelClassifier,
     Labels,
     Targets,
-    Weights,
     check_rows,
     check_targets,
     is_skorch,
@@ -79,32 +78,28 @@ class LinearStudent(LabelClassifier):
     Cs: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
     folds: int = 3
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LinearStudent:
-        """Fit to (rows, features) and (rows, labels) of 1, 0, probabilities and -1.
-
-        ``sample_weight``, (rows,) or (rows, labels), says how much each cell counts.
-        """
+    def fit(self, X: Any, y: Any) -> LinearStudent:
+        """Fit to (rows, features) and (rows, labels) of 1, 0, probabilities and -1."""
         folds = whole("folds", self.folds, 2)
         strengths = [positive("Cs", C) for C in self.Cs]
         if not strengths:
             raise InputError("Cs", "must hold at least one number, got none")
         validate_data(self, X, accept_sparse="csr", skip_check_array=True)
         rows = check_rows(X)
-        Y, weight = check_targets(y, rows.shape[0], sample_weight)
+        Y = check_targets(y, rows.shape[0])
         # Rows in the order they were asked are in random order: every folds-th is held out.
         turn = np.arange(len(Y)) % folds
         losses = np.zeros((len(strengths), Y.shape[1]))
         if len(strengths) > 1:
             for place, C in enumerate(strengths):
                 for held in range(min(folds, len(Y))):
-                    losses[place] += _loss(C, rows, Y, weight, turn == held)
+                    losses[place] += _loss(C, rows, Y, turn == held)
         chosen = losses.argmin(axis=0)
         self.coef_ = np.zeros((Y.shape[1], rows.shape[1]))
         self.intercept_ = np.zeros(Y.shape[1])
         for place in np.unique(chosen):
             mine = np.flatnonzero(chosen == place)
-            some = None if weight is None else weight[:, mine]
-            weights, bias = Solver(C=strengths[place]).fit(rows, Y[:, mine], some)
+            weights, bias = Solver(C=strengths[place]).fit(rows, Y[:, mine])
             # A label never seen has a bias of minus infinity; a student is not that sure.
             sure = np.log(1 + len(Y))
             self.coef_[mine] = weights
@@ -121,18 +116,14 @@ class LinearStudent(LabelClassifier):
         return np.asarray(expit(np.asarray(rows @ self.coef_.T) + self.intercept_), np.float64)
 
 
-def _loss(
-    C: float, X: Any, Y: Targets, weight: Weights | None, held: npt.NDArray[np.bool_]
-) -> Floats:
+def _loss(C: float, X: Any, Y: Targets, held: npt.NDArray[np.bool_]) -> Floats:
     """Return minus the log-likelihood of each label's held-out cells: (labels,)."""
-    some = None if weight is None else weight[~held]
-    layer = Solver(C=C).fit(X[np.flatnonzero(~held)], Y[~held], some)
+    layer = Solver(C=C).fit(X[np.flatnonzero(~held)], Y[~held])
     chance = answer(X[np.flatnonzero(held)], layer).astype(np.float64)
     chance = np.clip(chance, _SMALLEST, 1 - _SMALLEST)
     truth = Y[held]
     cells = truth * np.log(chance) + (1 - truth) * np.log1p(-chance)
-    counts = 1.0 if weight is None else weight[held]
-    return np.asarray(-np.where(truth == ABSTAIN, 0.0, counts * cells).sum(axis=0))
+    return np.asarray(-np.where(truth == ABSTAIN, 0.0, cells).sum(axis=0))
 
 
 @dataclass(eq=False, repr=False)
@@ -143,9 +134,7 @@ class PartialLabels(LabelClassifier):
     ----------
     estimator
         A binary classifier with ``predict_proba``; by default a logistic regression. Where its
-        ``fit`` takes no ``sample_weight``, probabilities are rounded, and weights do not count.
-    n_jobs
-        Processes, as joblib counts them.
+        ``fit`` takes no ``sample_weight``, probabilities are rounded.
 
     Attributes
     ----------
@@ -157,27 +146,17 @@ class PartialLabels(LabelClassifier):
     accepts_soft = True
 
     estimator: Any = None
-    _: KW_ONLY
-    n_jobs: int | None = None
 
-    def fit(self, X: Any, y: npt.ArrayLike, sample_weight: Any = None) -> PartialLabels:
-        """Fit to (rows, labels) of 1, 0, probabilities and -1: such cells are left out.
-
-        ``sample_weight``, (rows,) or (rows, labels), says how much each cell counts.
-        """
-        from joblib import Parallel, delayed
-
+    def fit(self, X: Any, y: npt.ArrayLike) -> PartialLabels:
+        """Fit to (rows, labels) of 1, 0, probabilities and -1: such cells are left out."""
         X = validate_data(self, X, accept_sparse="csr", allow_nd=True)
-        Y, weight = check_targets(y, X.shape[0], sample_weight)
+        Y = check_targets(y, X.shape[0])
         model = LogisticRegression(max_iter=1000) if self.estimator is None else self.estimator
         if isinstance(model, MultiOutputClassifier):
             model = model.estimator
         if not has_fit_parameter(model, "sample_weight"):
-            Y, weight = rounded(Y), None
-        columns = zip(Y.T, [None] * Y.shape[1] if weight is None else weight.T, strict=True)
-        self.estimators_ = Parallel(n_jobs=self.n_jobs)(
-            delayed(_fit_one)(clone(model), X, *column) for column in columns
-        )
+            Y = rounded(Y)
+        self.estimators_ = [_fit_one(clone(model), X, column) for column in Y.T]
         return self
 
     def predict_proba(self, X: Any) -> Floats:
@@ -211,7 +190,6 @@ def train_student(
     y: npt.ArrayLike,
     X_unlabelled: Any = None,
     random_state: Any = None,
-    sample_weight: Any = None,
 ) -> Any:
     """Fit a clone of ``student`` on released labels; with the unlabelled rows if it takes them.
 
@@ -226,26 +204,20 @@ def train_student(
         Further public rows, for students whose ``fit`` has a parameter of that name.
     random_state
         Given to the clone if it has such a parameter and its own is None.
-    sample_weight
-        (rows,) or (rows, labels): how much each cell counts. Where the student's ``fit`` takes
-        none, cells of weight 0 are left out and the others count the same.
     """
-    Y, weight = check_targets(y, X.shape[0], sample_weight)
+    Y = check_targets(y, X.shape[0])
     model: Any = LinearStudent() if student is None else clone(student)
     if "random_state" in model.get_params() and model.get_params()["random_state"] is None:
         model.set_params(random_state=random_state)
-    weighted = has_fit_parameter(model, "sample_weight")
-    soft = Y.dtype != np.int8 or weight is not None
     skorch = is_skorch(model)
-    if soft and not skorch and not getattr(model, "accepts_soft", False):
-        if weighted:
-            return PartialLabels(model).fit(X, Y, weight)
+    if Y.dtype != np.int8 and not skorch and not getattr(model, "accepts_soft", False):
+        if has_fit_parameter(model, "sample_weight"):
+            return PartialLabels(model).fit(X, Y)
         Y = rounded(Y)
-    given: dict[str, Any] = {} if weight is None or not weighted else {"sample_weight": weight}
     if "X_unlabelled" in inspect.signature(model.fit).parameters:
-        return model.fit(X, Y, X_unlabelled=X_unlabelled, **given)
+        return model.fit(X, Y, X_unlabelled=X_unlabelled)
     if getattr(model, "accepts_missing", False):
-        return model.fit(X, Y, **given)
+        return model.fit(X, Y)
     # A label of which one class only was released stops most classifiers: label by label then.
     alone = not skorch and any(len(np.unique(column)) < 2 for column in Y.T)
     if (Y == ABSTAIN).any() or alone:
@@ -253,16 +225,15 @@ def train_student(
     return model.fit(X, targets(model, Y))
 
 
-def _fit_one(model: Any, X: Any, column: Targets, weight: Weights | None) -> Any:
+def _fit_one(model: Any, X: Any, column: Targets) -> Any:
     known = np.flatnonzero(column != ABSTAIN)
     truth = column[known]
-    counts = np.ones(len(known)) if weight is None else weight[known]
     if not (truth > 0).any() or not (truth < 1).any():
-        return float(((truth * counts).sum() + 1) / (counts.sum() + 2))
-    if truth.dtype == np.int8 and weight is None:
+        return float((truth.sum() + 1) / (len(known) + 2))
+    if truth.dtype == np.int8:
         return model.fit(X[known], truth)
     # Every row twice: as a 1 and as a 0, each with its probability for a weight.
-    parts = np.concatenate([truth, 1 - truth]) * np.tile(counts, 2)
+    parts = np.concatenate([truth, 1 - truth])
     classes, some = np.repeat(np.array([1, 0], np.int8), len(known)), np.flatnonzero(parts)
     return model.fit(X[np.tile(known, 2)[some]], classes[some], sample_weight=parts[some])
 

@@ -4,7 +4,7 @@ Berthelot et al. 2019, for labels that are yes or no each. Differences from prin
 label is a question of its own: guesses are sharpened label by label, and the losses are binary.
 Because labels are few and noisy: a released label may be missing (ABSTAIN), is then guessed, and
 left out of the supervised loss; guesses are aligned with how often each label was released, are
-made from weakly changed rows, and the unlabelled loss may be the cross-entropy (all three as in
+made from weakly changed rows, and the unlabelled loss is the cross-entropy (all three as in
 ReMixMatch, Berthelot et al. 2020); it is the running mean of the weights that guesses (Tarvainen
 and Valpola 2017).
 """
@@ -12,8 +12,7 @@ and Valpola 2017).
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +21,6 @@ import numpy.typing as npt
 from sklearn.utils import check_random_state
 
 from ...errors import InputError, positive
-from ...votes.cube import check_threshold
 from ..networks.architectures import (
     Network,
     build_network,
@@ -33,9 +31,7 @@ from ..networks.architectures import (
     seeded,
 )
 from ..networks.classifier import (
-    SCALES,
     Augment,
-    Augmentation,
     NetworkClassifier,
     Rows,
     Scaling,
@@ -44,23 +40,17 @@ from ..networks.classifier import (
 )
 from ..rows import Progress, Targets, check_targets, count_rows, matching, take_rows
 
-# Settings that are None in a MixMatchClassifier.
-_VECTORS = {
-    "weight_decay": 1.0,
-    "mixup": 0.75,
-    "unlabelled_weight": 5.0,
-    "warmup": 0.0,
-    "noise": 0.1,
-    "feature_dropout": 0.5,
-}
-_IMAGES = {
-    "weight_decay": 0.05,
-    "mixup": 0.0,
-    "unlabelled_weight": 1.0,
-    "warmup": 0.4,
-    "noise": 0.05,
-    "feature_dropout": 0.0,
-}
+# Settings that are None in a MixMatchClassifier, and how much noise is added to rows.
+_VECTORS = {"weight_decay": 1.0, "mixup": 0.75, "unlabelled_weight": 5.0, "feature_dropout": 0.5}
+_VECTORS |= {"warmup": 0.0, "noise": 0.1}
+_IMAGES = {"weight_decay": 0.05, "mixup": 0.0, "unlabelled_weight": 1.0, "feature_dropout": 0.0}
+_IMAGES |= {"warmup": 0.4, "noise": 0.05}
+
+_COPIES = 2  # K: over how many changed copies of a row a guess is averaged
+_TEMPERATURE = 0.7  # T: guesses are sharpened with it
+_RAMP = 0.5  # share of the steps over which the unlabelled loss rises
+_EMA = 0.995  # share kept by the running mean of weights that predicts in the end
+_WEAK = 0.4  # rows to guess about are changed by this share of noise and dropout only
 
 
 @dataclass(eq=False, repr=False)
@@ -77,35 +67,14 @@ class MixMatchClassifier(NetworkClassifier):
     steps, batch_size, learning_rate, weight_decay
         Of the optimiser (AdamW, cosine schedule); a batch has this many labelled rows, and as many
         unlabelled ones.
-    augmentations
-        K: over how many changed copies of a row a guess is averaged.
-    temperature
-        T: guesses are sharpened with it; 1 leaves them as they are.
     mixup
         α of the Beta distribution of shares; 0 mixes nothing.
-    unlabelled_weight, warmup, ramp
-        λ_u, after a first share of the steps on labelled rows only and a second over which it rises
-        from 0. A weight of 0 trains on the labelled rows only. None means 5 and 0 for vectors, 1
-        and 0.4 for images, where a network has to learn to see before it can guess.
-    unlabelled_loss
-        ``"cross-entropy"``, or ``"l2"`` as in the original (which needs a larger weight).
-    alignment
-        Scale guesses so that each label is guessed about as often as it was released.
-    ema
-        Share kept by the running mean of weights that predicts in the end; 0 for the last weights.
-    noise, feature_dropout, flip, shift
-        How rows are changed: see :class:`privote.learning.networks.classifier.Augment`. None means
-        0.1 and 0.5 for vectors, 0.05 and 0 for images.
-    weak
-        Rows to guess about are changed by this share of ``noise`` and ``feature_dropout`` only.
-    augment
-        A function (batch, generator) of torch tensors instead of these five.
-    scale
-        ``"standard"``: features (channels) are standardised by the rows given to ``fit``, which are
-        public, and cut at 3 deviations. ``"none"`` leaves them.
-    threshold
-        From which probability on ``predict`` says 1: ``"prevalence"`` predicts each label on the
-        unlabelled rows as often as it was released; or a number, or one per label.
+    unlabelled_weight
+        λ_u. None means 5 for vectors; 1 for images, after 0.4 of the steps: there a network has to
+        learn to see before it can guess. A weight of 0 trains on the labelled rows only.
+    feature_dropout
+        The share of values that are set to 0 where rows are changed. None means 0.5 for vectors, 0
+        for images.
     random_state
         Seeds everything. A student learns from published labels: nothing here must be secret.
     progress
@@ -115,10 +84,8 @@ class MixMatchClassifier(NetworkClassifier):
     ----------
     network_
         The trained torch module.
-    history_
-        Curves of training: ``step``, ``supervised``, ``unlabelled``, ``weight``.
     thresholds_
-        (labels,) what ``predict`` uses.
+        (labels,) with which ``predict`` says 1 on the unlabelled rows as often as was released.
     """
 
     accepts_soft = True
@@ -131,29 +98,13 @@ class MixMatchClassifier(NetworkClassifier):
     batch_size: int = 64
     learning_rate: float = 2e-3
     weight_decay: float | None = None
-    augmentations: int = 2
-    temperature: float = 0.7
     mixup: float | None = None
     unlabelled_weight: float | None = None
-    unlabelled_loss: str = "cross-entropy"
-    warmup: float | None = None
-    ramp: float = 0.5
-    alignment: bool = True
-    ema: float = 0.995
-    noise: float | None = None
     feature_dropout: float | None = None
-    flip: bool = False
-    shift: int = 0
-    weak: float = 0.4
-    augment: Augmentation | None = None
-    scale: str = "standard"
-    threshold: str | float | npt.ArrayLike = "prevalence"
     random_state: Any = None
     progress: Progress | None = None
 
-    def fit(
-        self, X: Any, y: npt.ArrayLike, X_unlabelled: Any = None, sample_weight: Any = None
-    ) -> MixMatchClassifier:
+    def fit(self, X: Any, y: npt.ArrayLike, X_unlabelled: Any = None) -> MixMatchClassifier:
         """Learn from released labels and from public rows without labels.
 
         Parameters
@@ -165,25 +116,20 @@ class MixMatchClassifier(NetworkClassifier):
             (rows, labels) of 1, 0, probabilities and -1 (ABSTAIN).
         X_unlabelled
             Further rows of the same kind; without any, guesses are about ``X`` itself.
-        sample_weight
-            (rows,) or (rows, labels): how much each cell counts.
         """
         require_torch("MixMatch")
         rows = Rows(X)
-        labels, weight = check_targets(y, len(rows), sample_weight)
-        known = labels >= 0 if weight is None else weight * (labels >= 0)
+        labels = check_targets(y, len(rows))
+        known = labels >= 0
         pool = self._pool(rows, X_unlabelled)
         answered = np.flatnonzero((labels >= 0).any(axis=1))
         if not len(answered):
             raise InputError("y", "must have at least one label that is known, got only -1")
         recipe = self._recipe(len(rows.shape) == 3)
-        thresholds = None
-        if not (isinstance(self.threshold, str) and self.threshold == "prevalence"):
-            thresholds = check_threshold(self.threshold, labels.shape[1])
         if len(answered) < len(labels):
             rows = Rows(take_rows(X, answered))
             labels, known = labels[answered], known[answered]
-        scaling = Scaling.of([rows, pool]) if self.scale == "standard" else Scaling.none(rows.shape)
+        scaling = Scaling.of([rows, pool])
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         with seeded(seed) as generator:
             network = build_network(
@@ -201,11 +147,9 @@ class MixMatchClassifier(NetworkClassifier):
                 scaling,
                 (np.random.default_rng(seed), generator),
             )
-            average, self.history_ = training.run(self.progress)
+            average = training.run(self.progress)
         self._fitted(average, scaling, rows.shape, np.full(labels.shape[1], 0.5))
-        if thresholds is None:
-            thresholds = matching(self._answers(pool), training.wanted.numpy())
-        self.thresholds_ = np.broadcast_to(thresholds, (labels.shape[1],)).copy()
+        self.thresholds_ = matching(self._answers(pool), training.wanted.numpy())
         return self
 
     def _pool(self, rows: Rows, X_unlabelled: Any) -> Rows:
@@ -220,44 +164,28 @@ class MixMatchClassifier(NetworkClassifier):
 
     def _recipe(self, images: bool) -> Recipe:
         check_network(self.network)
-        if self.scale not in SCALES:
-            raise InputError("scale", f"must be one of {', '.join(SCALES)}", self.scale)
-        if self.unlabelled_loss not in UNLABELLED_LOSSES:
-            raise InputError(
-                "unlabelled_loss",
-                f"must be one of {', '.join(UNLABELLED_LOSSES)}",
-                self.unlabelled_loss,
-            )
-        chosen = SimpleNamespace(
-            **{
-                name: default if getattr(self, name) is None else getattr(self, name)
-                for name, default in (_IMAGES if images else _VECTORS).items()
-            }
-        )
-        check_counts(self, "steps", "batch_size", "augmentations", "hidden")
-        check_shares(self, "ramp", "ema", "dropout", "weak")
-        check_shares(chosen, "warmup")
+        chosen = {
+            name: default if getattr(self, name, None) is None else getattr(self, name)
+            for name, default in (_IMAGES if images else _VECTORS).items()
+        }
+        check_counts(self, "steps", "batch_size", "hidden")
+        check_shares(self, "dropout")
         positive("learning_rate", self.learning_rate)
-        positive("temperature", self.temperature)
         for name in ("weight_decay", "mixup", "unlabelled_weight"):
-            if getattr(chosen, name) != 0:
-                positive(name, getattr(chosen, name))
-        strong = weak = self.augment  # how rows are changed to learn from, and to guess about
-        if strong is None:
-            amount = {"noise": chosen.noise, "feature_dropout": chosen.feature_dropout}
-            strong = Augment(**amount, flip=self.flip, shift=self.shift)
-            weak = replace(strong, **{name: self.weak * size for name, size in amount.items()})
-        settled = {**vars(chosen), "augment": strong, "weak": weak}
-        return Recipe(**{**self.get_params(deep=False), **settled})
+            if chosen[name] != 0:
+                positive(name, chosen[name])
+        noise, dropped = chosen["noise"], chosen["feature_dropout"]
+        return Recipe(
+            **{**self.get_params(deep=False), **chosen},
+            # How rows are changed to learn from, and to guess about.
+            augment=Augment(noise=noise, feature_dropout=dropped),
+            weak=Augment(noise=_WEAK * noise, feature_dropout=_WEAK * dropped),
+        )
 
 
 # -- one step of it --------------------------------------------------------------------------------
 
-History = dict[str, list[float]]
-
 _FORGET = 0.01  # how fast the running mean of guesses follows
-UNLABELLED_LOSSES = ("cross-entropy", "l2")
-_POINTS = 100  # of the training curves
 
 
 def sharpen(chance: Any, temperature: float) -> Any:
@@ -298,7 +226,7 @@ class Recipe(SimpleNamespace):
     def weight(self, step: int) -> float:
         """Return the weight of the unlabelled loss: 0, then rising evenly, then all of it."""
         done = step / self.steps - self.warmup
-        rising = 1.0 if self.ramp == 0 else done / self.ramp
+        rising = done / _RAMP
         return float(self.unlabelled_weight * min(1.0, max(0.0, rising))) if done >= 0 else 0.0
 
 
@@ -332,24 +260,18 @@ class Training:
             network.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
         )
 
-    def run(self, progress: Progress | None) -> tuple[Any, History]:
-        """Take all steps; return the averaged network and the curves of training."""
-        history: History = {"step": [], "supervised": [], "unlabelled": [], "weight": []}
+    def run(self, progress: Progress | None) -> Any:
+        """Take all steps; return the averaged network."""
         steps = self.recipe.steps
-        every = max(1, steps // _POINTS)
         self.network.train()
         for step in range(steps):
-            figures = self._step(step)
+            self._step(step)
             self._follow(step)
-            if step % every == 0 or step == steps - 1:
-                history["step"].append(float(step))
-                for name, value in figures.items():
-                    history[name].append(value)
             if progress is not None:
                 progress(step + 1, steps)
-        return self.average, history
+        return self.average
 
-    def _step(self, step: int) -> Mapping[str, float]:
+    def _step(self, step: int) -> None:
         recipe = self.recipe
         some = self.rng.integers(len(self.labelled), size=recipe.batch_size)
         batch = self._read(self.labelled, some)
@@ -360,23 +282,17 @@ class Training:
         if weight:
             more = self.rng.integers(len(self.unlabelled), size=recipe.batch_size)
             more = self._read(self.unlabelled, more)
-            inputs += [recipe.augment(more, self.generator) for _ in range(recipe.augmentations)]
-            targets += [self._guess(more)] * recipe.augmentations
+            inputs += [recipe.augment(more, self.generator) for _ in range(_COPIES)]
+            targets += [self._guess(more)] * _COPIES
         x, y = self._torch.cat(inputs), self._torch.cat(targets)
         if recipe.mixup:
             x, y = mixed(x, y, recipe.mixup, self.rng)
         logits = self.network(x)
-        supervised = masked_loss(logits[: len(some)], y[: len(some)], known)
-        loss, unlabelled = supervised, supervised.new_zeros(())
+        loss = masked_loss(logits[: len(some)], y[: len(some)], known)
         if weight:
-            unlabelled = self._unlabelled_loss(logits[len(some) :], y[len(some) :])
-            loss = supervised + weight * unlabelled
+            entropy = self._torch.nn.functional.binary_cross_entropy_with_logits
+            loss = loss + weight * entropy(logits[len(some) :], y[len(some) :])
         self._descend(loss, step)
-        return {
-            "supervised": supervised.item(),
-            "unlabelled": unlabelled.item(),
-            "weight": weight,
-        }
 
     def _read(self, rows: Rows, index: npt.NDArray[np.int64]) -> Any:
         return self._torch.as_tensor(self.scaling(rows[index]))
@@ -384,32 +300,25 @@ class Training:
     def _guess(self, batch: Any) -> Any:
         """Return sharpened guesses for some rows: (rows, labels)."""
         chance = self._chance(batch)
-        if self.recipe.alignment:
-            if self.running is None:
-                self.running = chance.mean(0)
-            self.running += _FORGET * (chance.mean(0) - self.running)
-            evened = aligned(chance, self.wanted, self.running.clamp(1e-4, 1 - 1e-4))
-            chance = self._torch.where(self.heard, evened, chance)
-        return sharpen(chance, self.recipe.temperature)
+        if self.running is None:
+            self.running = chance.mean(0)
+        self.running += _FORGET * (chance.mean(0) - self.running)
+        evened = aligned(chance, self.wanted, self.running.clamp(1e-4, 1 - 1e-4))
+        return sharpen(self._torch.where(self.heard, evened, chance), _TEMPERATURE)
 
     def _chance(self, batch: Any) -> Any:
         """Return probabilities, a mean over weakly changed copies: (rows, labels)."""
-        copies = self.recipe.augmentations
+        weak = self.recipe.weak
         with self._torch.no_grad():
-            logits = [self.average(self.recipe.weak(batch, self.generator)) for _ in range(copies)]
-            return sum(self._torch.sigmoid(logit) for logit in logits) / copies
+            logits = [self.average(weak(batch, self.generator)) for _ in range(_COPIES)]
+            return sum(self._torch.sigmoid(logit) for logit in logits) / _COPIES
 
     def _filled(self, batch: Any, truth: Any, known: Any) -> Any:
         """Return released labels, with guesses where there is none, for others to mix with."""
         if bool(known.all()):
             return truth
-        guess = sharpen(self._chance(batch), self.recipe.temperature)
+        guess = sharpen(self._chance(batch), _TEMPERATURE)
         return self._torch.where(known > 0, truth, guess)
-
-    def _unlabelled_loss(self, logits: Any, guess: Any) -> Any:
-        if self.recipe.unlabelled_loss == "l2":
-            return (self._torch.sigmoid(logits) - guess).pow(2).mean()
-        return self._torch.nn.functional.binary_cross_entropy_with_logits(logits, guess)
 
     def _descend(self, loss: Any, step: int) -> None:
         for group in self.optimizer.param_groups:
@@ -421,7 +330,7 @@ class Training:
 
     def _follow(self, step: int) -> None:
         """Move the average towards the network; faster at first, when there is little to keep."""
-        keep = min(self.recipe.ema, (1 + step) / (10 + step)) if self.recipe.ema else 0.0
+        keep = min(_EMA, (1 + step) / (10 + step))
         with self._torch.no_grad():
             for mean, value in zip(
                 self.average.parameters(), self.network.parameters(), strict=True

@@ -10,11 +10,9 @@ from __future__ import annotations
 import io
 import json
 import os
-import sys
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -42,18 +40,9 @@ _OURS = (
     "privote.learning.embedding.Centre",
     "privote.learning.embedding.Embedding",
     "privote.learning.students.classifiers.LinearStudent",
-    "privote.learning.neighbours.labelling.NeighbourStudent",
-    "privote.mechanisms.binary.BinaryVoting",
     "privote.learning.private.Student",
     "privote.learning.students.classifiers.PartialLabels",
 )
-# Where some of these were when older files were written.
-_MOVED = {
-    "privote.learning.direct.account": "privote.learning.direct.training",
-    "privote.learning.direct.gradients": "privote.learning.direct.linear",
-    "privote.learning.direct.moments": "privote.learning.direct.linear",
-    "privote.learning.neighbours.student": "privote.learning.neighbours.labelling",
-}
 # Networks, which are kept as arrays and the parameters they were made with.
 _NETWORKS = {"dpsgd": DPSGDClassifier, "image": ImageNetwork, "mixmatch": MixMatchClassifier}
 _MOST = 1 << 30  # bytes of a student: a zip may claim to unpack to anything
@@ -250,9 +239,6 @@ def _estimator(content: bytes, trusted: Sequence[str]) -> Any:
     from skops.io import get_untrusted_types, loads
 
     allowed = {*_OURS, *trusted}
-    for before, now in _MOVED.items():
-        sys.modules.setdefault(before, import_module(now))
-        allowed |= {name.replace(now, before) for name in _OURS}
     unknown = [kind for kind in get_untrusted_types(data=content) if kind not in allowed]
     if unknown:
         raise InputError(

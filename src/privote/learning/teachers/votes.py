@@ -14,12 +14,9 @@ after the other.
 
 from __future__ import annotations
 
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +28,6 @@ from sklearn.utils.validation import check_is_fitted
 from ...errors import InputError, whole
 from ...votes.cube import Ballots, BallotSource, Threshold, check_threshold
 from ..linear import Layer, Solver, answer
-from ..rounds import Rows
 from ..rows import (
     Floats,
     LabelClassifier,
@@ -50,7 +46,6 @@ Hashes = npt.NDArray[np.uint64]
 
 RULES = ("prevalence", "tuned")
 METRICS = ("F1", "BAC")
-_MEMORY = 1 << 30
 _LAST = 2**64 - 1
 
 
@@ -60,8 +55,6 @@ def cast(
     threshold: Rule = "prevalence",
     *,
     block: int | None = None,
-    memory: int = _MEMORY,
-    scratch: str | Path | None = None,
 ) -> Votes:
     """Ask the teachers about a public pool and return their votes.
 
@@ -76,10 +69,6 @@ def cast(
         one, or one per label (labels,). A probability at or above the number is a yes.
     block
         Queries at a time; see :meth:`Teachers.predict_proba`.
-    memory
-        How many bytes of probabilities "prevalence" may hold; more than that go to a file.
-    scratch
-        Folder for that file, which has no name and is gone afterwards; the system's by default.
 
     Returns
     -------
@@ -95,11 +84,11 @@ def cast(
             votes[place : place + len(answers)] = answers >= bar
             place += len(answers)
         return votes
-    with room_for(cube[0] * cube[1], queries, memory, scratch) as scores:
-        for answers in teachers.predict_proba(X_public, block):
-            scores[:, place : place + len(answers)] = answers.reshape(len(answers), -1).T
-            place += len(answers)
-        return top_votes(scores, teachers.prevalence, cube)
+    scores = np.empty((cube[0] * cube[1], queries), np.float32)
+    for answers in teachers.predict_proba(X_public, block):
+        scores[:, place : place + len(answers)] = answers.reshape(len(answers), -1).T
+        place += len(answers)
+    return top_votes(scores, teachers.prevalence, cube)
 
 
 def best_thresholds(scores: npt.NDArray[Any], Y: Labels, metric: str) -> Floats:
@@ -158,7 +147,7 @@ def top_votes(scores: npt.NDArray[Any], share: npt.ArrayLike, cube: tuple[int, i
     Parameters
     ----------
     scores
-        (voices, queries) in memory or in a file; a voice is a teacher's opinion on a label.
+        (voices, queries); a voice is a teacher's opinion on a label.
     share
         (labels,) or (teachers, labels) in [0, 1]. Times the queries, it is rounded to the nearest
         whole number, a half upwards.
@@ -171,21 +160,6 @@ def top_votes(scores: npt.NDArray[Any], share: npt.ArrayLike, cube: tuple[int, i
     for voice, row in enumerate(scores):
         votes[:, voice] = _top(np.asarray(row), int(wanted[voice]), voice)
     return votes.reshape(queries, *cube)
-
-
-@contextmanager
-def room_for(
-    voices: int, queries: int, memory: int, scratch: str | Path | None
-) -> Iterator[Answers]:
-    """Yield a float32 array (voices, queries): in memory, or else in a file that soon is gone."""
-    if 4 * voices * queries <= memory:
-        yield np.empty((voices, queries), np.float32)
-        return
-    # Without a name, and its owner's alone: what teachers think is private.
-    with tempfile.TemporaryFile(dir=scratch, prefix="privote") as file:
-        room = np.memmap(file, np.float32, mode="w+", shape=(voices, queries))
-        yield room
-        del room
 
 
 def _top(scores: npt.NDArray[Any], wanted: int, voice: int) -> Votes:
@@ -220,7 +194,7 @@ class TeacherPool:
         self.votes, self.limit = votes, limit
         self.voters, self.labels = votes.shape[1:]
 
-    def take(self, rows: Rows) -> BallotSource:
+    def take(self, rows: npt.NDArray[np.int64]) -> BallotSource:
         """Return the ballots on these rows, in this order."""
         ballots = Ballots.from_array(self.votes[rows])
         return ballots if self.limit is None else ballots.clip(self.limit)
@@ -385,9 +359,6 @@ class LinearTeachers(LabelClassifier):
         is about what scikit-learn's default comes to; for votes less is enough.
     max_iter
         Stop after so many iterations anyway.
-    standardize
-        Divide every feature by its standard deviation *within the part*. It changes what the
-        penalty means, so it is off by default; turn it on where features have different units.
 
     Attributes
     ----------
@@ -396,6 +367,9 @@ class LinearTeachers(LabelClassifier):
 
     Notes
     -----
+    Where features have different units, give :func:`privote.learning.train` a pipeline that begins
+    with a ``StandardScaler``: it is fitted inside each part.
+
     ``y`` may hold -1 for unknown: such cells are left out. A label of which the part has only one
     class gets the constant ones / (known records + 1), that is, as if one more record without the
     label were there: 0 for a label never seen, never quite 1 for a label always seen.
@@ -404,7 +378,6 @@ class LinearTeachers(LabelClassifier):
     C: float = 1.0
     tol: float = 1e-3
     max_iter: int = 100
-    standardize: bool = False
 
     def fit(self, X: Any, y: npt.ArrayLike) -> LinearTeachers:
         """Fit to (records, features) and (records, labels) of 1, 0 and -1 (unknown)."""

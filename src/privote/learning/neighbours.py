@@ -6,8 +6,9 @@ the allowance theorem needs (:mod:`privote.accounting.allowance`): then a record
 own business, and its allowance bounds what they can give away.
 
 Who is near is one rule for one pair of rows, which no other row and no block size can change. How
-far a neighbour may be is a quantile of distances within the public pool: public rows in, a public
-radius out, no private row seen.
+far a neighbour may be is, for each query, a quantile of its distances to the public pool: public
+rows in, a public radius out, no private row seen. So about as many records speak in a thin region
+as in a dense one.
 
 Matrix products round differently at different places of a block, and a record's ballots must not
 hang on that. For rows scaled to length at most 1, a product in single precision is within a known
@@ -20,50 +21,25 @@ an order fixed by the number of features alone.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import issparse
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from ...errors import InputError, whole
-from ...votes.cube import SparseBlock
-from ..embedding import embed, fit_embedding
-from ..rows import Floats, check_groups, check_labels
+from ..errors import InputError, finite, whole
+from ..votes.cube import SparseBlock
+from .embedding import embed, fit_embedding
+from .rows import Floats, check_groups, check_labels, check_rows, fraction
 
 _BLOCK_BYTES = 1 << 27  # of the ballots expected in a block
 _BALLOT_BYTES = 64  # of one ballot besides its votes, while blocks are made
 _FEWEST, _MOST = 16, 1024  # queries of a block
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Circles:
-    """Which public rows stand for the private records near each query; public.
-
-    Attributes
-    ----------
-    near
-        For each radius the rows of the pool within it: (queries, rows), sparse.
-    radius_of
-        (labels,) which of them a label has.
-    voters
-        Registered voters: each public row stands for voters / rows of them.
-    """
-
-    near: tuple[sparse.csr_array, ...]
-    radius_of: npt.NDArray[np.int64]
-    voters: int
-
-    @property
-    def queries(self) -> int:
-        """Queries of the batch."""
-        return int(self.near[0].shape[0])
 
 
 class NeighbourBallots:
@@ -77,15 +53,12 @@ class NeighbourBallots:
     X_public
         Public rows (queries, features): the queries, and the pool that the radius comes from.
     share
-        The share of the pool within the radius; of n records about ``share * n`` speak on a query.
-        One for all labels, or one per label: a record then votes on a label only within that
-        label's radius, so that a rare label can be asked of many records and a common one of few.
+        The share of the pool within a query's radius; of n records about ``share * n`` speak on it.
     metric
         ``"cosine"`` or ``"euclidean"``.
     radius
-        ``"pool"``: one radius, the ``share``-quantile of the distances between rows of the pool.
-        ``"query"``: for each query the ``share``-quantile of its own distances to the pool. Or a
-        number, which must be public. Never taken from private rows.
+        How far a neighbour may be, instead of the ``share``: a public number, never taken from
+        private rows.
     embedding
         Where distances are measured, see :mod:`privote.learning.embedding`:
         ``None``, ``"pca:64"``, for words ``"tfidf"`` or ``"lsa:64"``, fitted on ``X_public`` only.
@@ -97,6 +70,10 @@ class NeighbourBallots:
     ----------
     queries, voters, labels
         Public rows, private records (or persons), labels.
+    radius
+        (queries,) how far a neighbour of each may be. Public.
+    near
+        The share of the voters to be expected near a query; None where the radius was given.
     voter_names
         (voters,) the persons, sorted, if ``groups`` were given; else None.
 
@@ -117,74 +94,51 @@ class NeighbourBallots:
         X_private: Any,
         Y_private: Any,
         X_public: Any,
-        share: float | npt.ArrayLike = 0.01,
+        share: float = 0.01,
         metric: str = "cosine",
         *,
-        radius: float | str = "pool",
+        radius: float | None = None,
         embedding: str | None = None,
         groups: npt.ArrayLike | None = None,
     ) -> None:
         if metric not in METRICS:
             raise InputError("metric", f"must be one of {', '.join(METRICS)}", metric)
-        private, public = _given(X_private), _given(X_public)
+        private, public = check_rows(X_private, "X_private"), check_rows(X_public, "X_public")
         self._yes = check_labels(Y_private, private.shape[0], "Y_private") == 1
         self.voters, self.labels = self._yes.shape
         self.voter_names, self._person = check_groups(groups, self.voters)
         if self.voter_names is not None:
             self.voters = len(self.voter_names)
-        self.share, self.metric = check_share(share, self.labels), metric
-        if embedding is None and private.shape[1:] != public.shape[1:]:
+        if private.shape[1] != public.shape[1]:
             raise InputError(
                 "`X_private` and `X_public` must have the same features, got "
-                f"{private.shape[1:]} and {public.shape[1:]}"
+                f"{private.shape[1]} and {public.shape[1]}"
             )
+        self.share, self.metric = fraction("share", share, "(]"), metric
         mapping = fit_embedding(embedding, public)
-        self._pool = RowTable(embed(mapping, public), "X_public")
-        self._records = RowTable(embed(mapping, private), "X_private")
-        self._places: Places = np.arange(self._pool.rows)
-        self.queries = self._pool.rows
-        self._draw_circles(radius)
-
-    def _draw_circles(self, radius: float | str) -> None:
-        """Settle from public rows how far a neighbour may be."""
-        shares, ring = np.unique(self.share, return_inverse=True)
-        self._kind = radius
-        self._radii = radii(self._pool, shares=shares, radius=radius, metric=self.metric)
-        self._ring = np.minimum(ring.astype(np.int64), self._radii.shape[1] - 1)
-        # Which labels a record within a ring votes on: (rings, labels).
-        self._reaches = np.arange(self._radii.shape[1])[:, None] <= self._ring[None, :]
-        self._search = RadiusSearch(self._records, self._pool, self.metric, self._radii)
-
-    @property
-    def near(self) -> Floats | None:
-        """The share of the voters to be expected near a query, by label; None if nobody said."""
-        return self.share if isinstance(self._kind, str) else None
-
-    @property
-    def radius(self) -> float | Floats:
-        """How far a neighbour may be, public: one number, or (queries, labels) if they differ."""
-        each = self._radii[self._places][:, self._ring]
-        return float(each[0, 0]) if (each == each[0, 0]).all() else each
+        pool = RowTable(embed(mapping, public))
+        records = RowTable(embed(mapping, private))
+        self.near = self.share if radius is None else None
+        self.radius = _radii(pool, self.share, metric) if radius is None else _given(radius, pool)
+        self._search = RadiusSearch(records, pool, metric, self.radius)
+        self.queries, self._places = pool.rows, np.arange(pool.rows)
 
     def __repr__(self) -> str:
-        each = np.atleast_1d(self.radius)
-        reach = f"{each.min():.4g}" + (f" to {each.max():.4g}" if each.size > 1 else "")
         return (
             f"NeighbourBallots({self.queries} queries, {self.voters} voters, {self.labels} labels, "
-            f"{self.metric} radius {reach})"
+            f"{self.metric} radius {self.radius.min():.4g} to {self.radius.max():.4g})"
         )
 
     def blocks(self) -> Iterator[SparseBlock]:
         """Yield the ballots in blocks of consecutive queries."""
         # By public sizes only: how many are near is private, and blocks leave traces in a ledger.
         # How many records persons have is private, too.
-        expected = max(1.0, self.share.max() * self.voters) * (self.labels + _BALLOT_BYTES)
+        expected = max(1.0, self.share * self.voters) * (self.labels + _BALLOT_BYTES)
         step = int(min(max(_BLOCK_BYTES / expected, _FEWEST), _MOST))
         for start in range(0, self.queries, step):
             places = self._places[start : start + step]
-            pairs = self._search.find(places)
-            cast = self._yes[pairs.record] & self._reaches[pairs.ring]
-            query, voter = pairs.query, pairs.record
+            query, voter = self._search.find(places)
+            cast = self._yes[voter]
             if self._person is not None:
                 query, voter, cast = _together(query, self._person[voter], cast)
             yield SparseBlock(
@@ -210,40 +164,10 @@ class NeighbourBallots:
             raise InputError("rows", f"must lie in 0..{self.queries - 1}, got {outside[0]}")
         return self._at(chosen.astype(np.int64))
 
-    def circles(self) -> Circles:
-        """Return which public rows are near each query: public, no private row is looked at.
-
-        For :class:`privote.learning.NeighbourStudent`, which they help to read released labels.
-        """
-        pairs = RadiusSearch(self._pool, self._pool, self.metric, self._radii).find(self._places)
-        shape = (self.queries, self._pool.rows)
-        near = []
-        for ring in range(len(self._reaches)):
-            within = pairs.ring <= ring
-            places = (pairs.query[within], pairs.record[within])
-            near.append(csr_array((np.ones(len(places[0]), np.float32), places), shape=shape))
-        return Circles(near=tuple(near), radius_of=self._ring, voters=self.voters)
-
-    def with_share(self, share: float | npt.ArrayLike) -> NeighbourBallots:
-        """Return the same ballots with another share, e.g. from :func:`balanced_shares`."""
-        if not isinstance(self._kind, str):
-            raise InputError("share", f"has no say here: the radius was given as {self._kind!r}")
-        other = copy.copy(self)
-        other.share = check_share(share, self.labels)
-        other._draw_circles(self._kind)
-        return other
-
     def _at(self, rows: Places) -> NeighbourBallots:
         part = copy.copy(self)
-        part._places, part.queries = self._places[rows], len(rows)
+        part._places, part.queries, part.radius = self._places[rows], len(rows), self.radius[rows]
         return part
-
-
-def _given(rows: Any) -> Any:
-    """Return rows as something with a shape that can be sliced."""
-    if issparse(rows):
-        return rows.tocsr()
-    return rows if hasattr(rows, "shape") and hasattr(rows, "dtype") else np.asarray(rows)
 
 
 def _together(
@@ -265,7 +189,6 @@ Places = npt.NDArray[np.int64]
 Singles = npt.NDArray[np.float32]
 
 METRICS = ("cosine", "euclidean")
-KINDS = ("pool", "query")
 
 #: Up to so many public rows every pair counts; beyond, the pairs of so many rows drawn for all
 #: times the same way. The error of a 1 % quantile is then about 2 % of its share.
@@ -313,37 +236,9 @@ def unit(rows: Floats) -> Floats:
 class RowTable:
     """Checked rows (rows, features), dense or sparse, read in double precision a slab at a time."""
 
-    def __init__(self, rows: Any, name: str) -> None:
-        if sparse.issparse(rows):
-            table: Any = rows.tocsr()
-        else:
-            table = rows if isinstance(rows, np.ndarray) else np.asarray(rows)
-        if table.ndim != 2 or 0 in table.shape:
-            raise InputError(name, f"must be (rows, features), none empty, got {table.shape}")
-        if table.dtype.kind not in "fiub":
-            raise InputError(name, f"must be numbers, got dtype {table.dtype}")
-        self._table, self.name = table, name
-        self.rows, self.features = int(table.shape[0]), int(table.shape[1])
-        self._check()
-
-    def _check(self) -> None:
-        """Refuse what is not finite; the message names the place."""
-        bad: Any = None
-        if sparse.issparse(self._table):
-            wrong = np.flatnonzero(~np.isfinite(self._table.data))[:1]
-            if wrong.size:
-                row = int(np.searchsorted(self._table.indptr, wrong[0], side="right")) - 1
-                bad = (row, int(self._table.indices[wrong[0]]))
-        elif self._table.dtype.kind == "f":
-            for start, stop in self.slabs():
-                wrong = np.argwhere(~np.isfinite(self._table[start:stop]))[:1]
-                if wrong.size:
-                    bad = (start + int(wrong[0, 0]), int(wrong[0, 1]))
-                    break
-        if bad is not None:
-            raise InputError(
-                f"{self.name}[{bad[0]}, {bad[1]}] must be finite: fill in what is missing"
-            )
+    def __init__(self, rows: Any) -> None:
+        self._table = rows
+        self.rows, self.features = rows.shape
 
     def slabs(self) -> list[tuple[int, int]]:
         """Return (start, stop) of slabs of a few megabytes, by public sizes only."""
@@ -359,7 +254,7 @@ class RowTable:
         return self._dense(self._table[places])
 
     def _dense(self, part: Any) -> Floats:
-        whole = part.toarray() if sparse.issparse(part) else part
+        whole = part.toarray() if issparse(part) else part
         return np.asarray(whole, dtype=np.float64)
 
 
@@ -371,79 +266,37 @@ def public_sample(rows: int) -> Places:
     return np.sort(drawn.astype(np.int64))
 
 
-def radii(public: RowTable, *, shares: Floats, radius: Any, metric: str) -> Floats:
-    """Return the radii of every query (queries, shares); one where the radius is given.
+def _given(radius: Any, public: RowTable) -> Floats:
+    """Return a radius that was given, for every query."""
+    number = finite("radius", radius)
+    if number < 0:
+        raise InputError("radius", "must not be negative", radius)
+    return np.full(public.rows, number)
 
-    Parameters
-    ----------
-    public
-        The pool; each of its rows is a query.
-    shares
-        Ascending, in (0, 1]: the shares of the pool's pairs (or of a query's) within the radii.
-    radius
-        ``"pool"``: the quantile over all pairs of the pool. ``"query"``: for each query the
-        quantile of its own distances to the rest of the pool, so that about as many records speak
-        in a thin region as in a dense one. Or a number.
-    """
-    if isinstance(radius, Real) and not isinstance(radius, bool):
-        if not 0 <= float(radius) < np.inf:
-            raise InputError("radius", "must be finite and not negative", radius)
-        return np.full((public.rows, 1), float(radius))
-    if not isinstance(radius, str) or radius not in KINDS:
-        raise InputError("radius", f"must be a number or one of {', '.join(KINDS)}", radius)
+
+def _radii(public: RowTable, share: float, metric: str) -> Floats:
+    """Return for each row of the pool the quantile of its distances to the rest of it: (rows,)."""
     if public.rows < 2:
-        raise InputError(
-            "X_public", "must have 2 rows or more: the radius is a quantile of distances"
-        )
+        rule = "must have 2 rows or more: the radius is a quantile of distances"
+        raise InputError("X_public", rule)
     sample = public_sample(public.rows)
-    if radius == "pool":
-        found = np.tile(_over_pool(public, sample, shares, metric), (public.rows, 1))
-    else:
-        found = _by_query(public, sample, shares, metric)
-    return np.asarray(found * (1 + _TIES) + _TIES * found.max(axis=0))
-
-
-def check_share(share: Any, labels: int) -> Floats:
-    """Return the share of every label (labels,); one for all of them, or one each."""
-    given = np.asarray(share)
-    if given.dtype.kind not in "fiu" or given.shape not in ((), (labels,)):
-        raise InputError("share", f"must be a number or one per label ({labels})", share)
-    if not ((given > 0) & (given <= 1)).all():
-        raise InputError("share", "must lie in (0, 1]", share)
-    return np.broadcast_to(given.astype(np.float64), (labels,))
-
-
-def _over_pool(public: RowTable, sample: Places, shares: Floats, metric: str) -> Floats:
-    """Return quantiles over the pairs of a sample, each pair once: (shares,)."""
-    anchor = _anchor(public, sample, metric)
-    found = []
-    for start in range(0, len(sample), step := max(1, _TABLE_CELLS // len(sample))):
-        away = _table(anchor[start : start + step], anchor, metric)
-        above = np.arange(len(sample))[None, :] > np.arange(start, start + len(away))[:, None]
-        found.append(away[above])
-    pairs = np.concatenate(found)
-    return np.asarray(_quantiles(pairs[None, :], shares, pairs.size)[0])
-
-
-def _by_query(public: RowTable, sample: Places, shares: Floats, metric: str) -> Floats:
-    """Return for each query quantiles of its distances to the sample, itself left out."""
     anchor = _anchor(public, sample, metric)
     place = np.full(public.rows, -1)
     place[sample] = np.arange(len(sample))
-    found = np.empty((public.rows, len(shares)))
+    found = np.empty(public.rows)
     for start in range(0, public.rows, step := max(1, _TABLE_CELLS // len(sample))):
         rows = np.arange(start, min(start + step, public.rows))
         away = _table(_anchor(public, rows, metric), anchor, metric)
-        own = place[rows] >= 0
+        own = place[rows] >= 0  # a row is not its own neighbour
         away[own, place[rows[own]]] = np.inf
-        found[rows[own]] = _quantiles(away[own], shares, len(sample) - 1)
-        found[rows[~own]] = _quantiles(away[~own], shares, len(sample))
-    return found
+        found[rows[own]] = _quantile(away[own], share, len(sample) - 1)
+        found[rows[~own]] = _quantile(away[~own], share, len(sample))
+    return np.asarray(found * (1 + _TIES) + _TIES * found.max())
 
 
-def _quantiles(away: Floats, shares: Floats, count: int) -> Floats:
-    """Return in each row the distances within which shares of ``count`` entries lie."""
-    last = np.clip(np.ceil(shares * count).astype(np.int64), 1, count) - 1
+def _quantile(away: Floats, share: float, count: int) -> Floats:
+    """Return in each row the distance within which a share of ``count`` entries lies."""
+    last = min(max(math.ceil(share * count), 1), count) - 1
     return np.asarray(np.partition(away, last, axis=1)[:, last])
 
 
@@ -461,23 +314,8 @@ def _table(left: Floats, right: Floats, metric: str) -> Floats:
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """Who is near: (pairs,) each, ordered by query and then by record.
-
-    ``ring`` is the place of the smallest radius that a record is within.
-    """
-
-    query: Places
-    record: Places
-    ring: Places
-
-
-@dataclass(frozen=True)
 class _Questions:
-    """One side of a product: public rows as they are and as they are multiplied, radii and bars.
-
-    Radii and bars are (queries, radii), the smallest radius first.
-    """
+    """One side of a product: public rows as they are and as they are multiplied, radii and bars."""
 
     rows: Floats
     radii: Floats
@@ -495,7 +333,7 @@ class RadiusSearch:
     metric
         ``"cosine"`` or ``"euclidean"``.
     radii
-        (public rows, radii) how far a neighbour of each may be; in every row ascending.
+        (public rows,) how far a neighbour of each may be.
     """
 
     def __init__(self, private: RowTable, public: RowTable, metric: str, radii: Floats) -> None:
@@ -547,11 +385,14 @@ class RadiusSearch:
             return _Questions(rows, radii, unit(rows).astype(np.float32), bars)
         scaled = (rows - self._centre) / self._reach
         factors = np.concatenate([scaled, np.ones((len(rows), 1))], axis=1).astype(np.float32)
-        bars = (_squares(scaled)[:, None] - (radii / self._reach) ** 2) / 2
+        bars = (_squares(scaled) - (radii / self._reach) ** 2) / 2
         return _Questions(rows, radii, factors, bars)
 
-    def find(self, places: Places) -> Pairs:
-        """Return all pairs of some public rows, numbered from 0 in the order they are given."""
+    def find(self, places: Places) -> tuple[Places, Places]:
+        """Return all pairs of some public rows, by query and then by record: (pairs,) each.
+
+        Queries are numbered from 0 in the order they are given.
+        """
         asked = self._questions(places)
         step = max(64, _BLOCK_CELLS // max(1, len(places)))
         starts = range(0, self._private.rows, step)
@@ -562,15 +403,12 @@ class RadiusSearch:
             ThreadPoolExecutor(max(blas, default=1)) as pool,
         ):
             found = list(pool.map(lambda start: self._block(start, step, asked), starts))
-        query, record, ring = (
-            np.concatenate([getattr(pairs, name) for pairs in found])
-            for name in ("query", "record", "ring")
-        )
+        query, record = (np.concatenate(side) for side in zip(*found, strict=True))
         narrow = query.astype(np.uint16) if len(places) <= 1 << 16 else query  # sorts in one go
         order = np.argsort(narrow, kind="stable")
-        return Pairs(query[order], record[order], ring[order])
+        return query[order], record[order]
 
-    def _block(self, start: int, step: int, asked: _Questions) -> Pairs:
+    def _block(self, start: int, step: int, asked: _Questions) -> tuple[Places, Places]:
         """Return the pairs of one block of private rows."""
         stop = min(start + step, self._private.rows)
         factors = (
@@ -579,28 +417,18 @@ class RadiusSearch:
             else self._kept[start:stop]
         )
         scores = asked.factors @ factors.T
-        low = (asked.bars[:, -1] - self._margin).astype(np.float32)
+        low = (asked.bars - self._margin).astype(np.float32)
         place = np.flatnonzero(scores >= low[:, None])
         query, record = np.divmod(place, stop - start)
         record += start
-        inside = self._within(asked, query, record, scores.reshape(-1)[place])
-        keep = inside > 0
-        return Pairs(query[keep], record[keep], asked.bars.shape[1] - inside[keep])
-
-    def _within(self, asked: _Questions, query: Places, record: Places, scores: Singles) -> Places:
-        """Return how many of its query's radii each pair is within: (pairs,)."""
-        sure, maybe = np.zeros((2, len(query)), np.int64)
-        for bar in asked.bars.T:
-            sure += scores >= (bar + self._margin)[query]
-            maybe += scores >= (bar - self._margin)[query]
-        unsure = np.flatnonzero(sure != maybe)
+        inside = scores.reshape(-1)[place] >= (asked.bars + self._margin)[query]
+        unsure = np.flatnonzero(~inside)
         step = max(1, _UNSURE_CELLS // self._private.features)
-        for start in range(0, len(unsure), step):
-            part = unsure[start : start + step]
+        for first in range(0, len(unsure), step):
+            part = unsure[first : first + step]
             rows, radii = asked.rows[query[part]], asked.radii[query[part]]
-            away = distances(self._private.take(record[part]), rows, self._metric)
-            sure[part] = (away[:, None] <= radii).sum(axis=1)
-        return np.asarray(sure)
+            inside[part] = distances(self._private.take(record[part]), rows, self._metric) <= radii
+        return query[inside], record[inside]
 
 
 def _squares(rows: Floats) -> Floats:

@@ -11,15 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import sparse
-from scipy.stats import norm
 from sklearn.metrics import pairwise_distances
 from sklearn.preprocessing import normalize
 from tests.refusals import refused
 
 import privote as pv
-from privote.learning.neighbours import ballots as nearness
-from privote.learning.neighbours.ballots import NeighbourBallots, distances, fixed_sum
-from privote.learning.neighbours.labelling import balanced_shares
+from privote.learning import PATEClassifier
+from privote.learning import neighbours as nearness
+from privote.learning.neighbours import NeighbourBallots, distances, fixed_sum
 
 RECORDS, QUERIES, LABELS = 900, 70, 5
 MECHANISM = pv.BinaryVoting(sigma=4.0, false_alarm=0.05)
@@ -62,7 +61,7 @@ def dense(votes: NeighbourBallots) -> Bools:
 
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
-@pytest.mark.parametrize("radius", ["pool", "query", "given"])
+@pytest.mark.parametrize("radius", [None, "given"])
 @pytest.mark.parametrize("as_sparse", [False, True])
 @pytest.mark.parametrize("data", [made_up, words])
 def test_finds_what_brute_force_finds(data: Any, as_sparse: bool, radius: Any, metric: str) -> None:
@@ -72,7 +71,7 @@ def test_finds_what_brute_force_finds(data: Any, as_sparse: bool, radius: Any, m
         radius = {"cosine": 0.4, "euclidean": 1.8}[metric]
     votes = NeighbourBallots(wrap(private), labels, wrap(public), 0.03, metric, radius=radius)
     away = pairwise_distances(public, private, metric=metric)
-    reach = np.broadcast_to(votes.radius, (QUERIES, LABELS))[:, :1]
+    reach = votes.radius[:, None]
     expected = away <= reach
     # At the very radius brute force rounds its own way; such a pair may go either way there.
     clear = np.abs(away - reach) > 1e-12
@@ -170,101 +169,26 @@ def test_a_fixed_sum_looks_at_one_row(terms: npt.NDArray[np.float64], seed: int)
 def test_the_radius_is_a_quantile_of_the_pool(metric: str, share: float) -> None:
     private, labels, public = made_up()
     away = pairwise_distances(public, metric=metric)
-    pairs = np.sort(away[np.triu_indices(QUERIES, 1)])
-    one = NeighbourBallots(private, labels, public, share, metric)
-    assert one.radius == pytest.approx(pairs[int(np.ceil(share * len(pairs))) - 1], rel=1e-6)
-    each = NeighbourBallots(private, labels, public, share, metric, radius="query")
     np.fill_diagonal(away, np.inf)
     last = int(np.ceil(share * (QUERIES - 1))) - 1
-    expected = np.sort(away, axis=1)[:, [last] * LABELS]
-    np.testing.assert_allclose(each.radius, expected, rtol=1e-6)
+    votes = NeighbourBallots(private, labels, public, share, metric)
+    np.testing.assert_allclose(votes.radius, np.sort(away, axis=1)[:, last], rtol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["pool", "query"])
-@pytest.mark.parametrize("data", [made_up, words])
-def test_every_label_may_have_its_own_share(data: Any, kind: str) -> None:
-    private, labels, public = data()
-    shares = np.array([0.2, 0.01, 0.05, 0.01, 0.2])
-    votes = NeighbourBallots(private, labels, public, shares, radius=kind)
-    cube, reach = dense(votes), np.asarray(votes.radius)
-    assert reach.shape == (QUERIES, LABELS)
-    for label, share in enumerate(shares):
-        alone = NeighbourBallots(private, labels, public, share, radius=kind)
-        np.testing.assert_array_equal(cube[:, :, label], dense(alone)[:, :, label])
-        np.testing.assert_array_equal(
-            reach[:, label], np.broadcast_to(alone.radius, reach.shape)[:, label]
-        )
-    assert cube[:, :, 0].sum() > 2 * cube[:, :, 2].sum() > 4 * cube[:, :, 1].sum()
-
-
-def test_another_share_is_like_starting_with_it() -> None:
+def test_the_radius_never_sees_private_rows() -> None:
     private, labels, public = made_up()
-    votes = NeighbourBallots(private, labels, public, 0.3, "euclidean")
-    shares = [0.02, 0.1, 0.1, 0.02, 0.02]
-    other = votes.take([3, 1]).with_share(shares)
-    fresh = NeighbourBallots(private, labels, public, shares, "euclidean").take([3, 1])
-    np.testing.assert_array_equal(dense(other), dense(fresh))
-    np.testing.assert_array_equal(other.radius, fresh.radius)
-    assert (votes.share == 0.3).all()
-    with refused("share"):
-        NeighbourBallots(private, labels, public, radius=0.5).with_share(0.1)
-
-
-def test_balanced_shares_bring_votes_to_the_bar() -> None:
-    """Labels from very rare to common; what was released tells how rare they are."""
-    rng = np.random.default_rng(5)
-    prevalence = np.array([0.02, 0.05, 0.1, 0.3])
-    mechanism = pv.BinaryVoting(sigma=20.0, false_alarm=0.05)
-    bar, share, voters = 20 / np.sqrt(2) * 1.645, 0.01, 10_000
-    votes = np.broadcast_to(prevalence * share * voters, (2000, 4))
-    chance = norm.cdf(np.sqrt(2) * (votes - bar) / 20)
-    released = (rng.random(votes.shape) < chance).astype(np.int8)
-    shares = balanced_shares(released, share, mechanism, voters)
-    assert (np.diff(shares) < 0).all()
-    np.testing.assert_allclose(shares * prevalence * voters, bar / 2, rtol=0.35)
-    nothing = balanced_shares(np.zeros((50, 4), np.int8), share, mechanism, voters)
-    np.testing.assert_allclose(nothing, 8 * share)
-    most = balanced_shares(np.zeros((50, 4), np.int8), share, mechanism, voters, most=0.03)
-    np.testing.assert_allclose(most, 0.03)
-
-
-@pytest.mark.parametrize(
-    ("change", "argument"),
-    [
-        ({"mechanism": pv.BinaryVoting(link=pv.OptimalLink(cost=0.1, order=4.0))}, None),
-        ({"mechanism": pv.TauVoting(sigma=3.0, tau=1.0)}, None),
-        ({"labels": np.zeros(4)}, "labels"),
-        ({"aim": 0.0}, "aim"),
-        ({"most": 2.0}, "share"),
-    ],
-)
-def test_balanced_shares_refuses(change: dict[str, Any], argument: str | None) -> None:
-    arguments = {"labels": np.zeros((9, 2)), "share": 0.1, "mechanism": MECHANISM, "voters": 50}
-    with refused(argument):
-        balanced_shares(**{**arguments, **change})
-
-
-@pytest.mark.parametrize("kind", ["pool", "query"])
-def test_the_radius_never_sees_private_rows(kind: str) -> None:
-    private, labels, public = made_up()
-    here = NeighbourBallots(private, labels, public, radius=kind)
-    there = NeighbourBallots(private[:5] * -40, labels[:5], public, radius=kind)
+    here = NeighbourBallots(private, labels, public)
+    there = NeighbourBallots(private[:5] * -40, labels[:5], public)
     np.testing.assert_array_equal(here.radius, there.radius)
     assert repr(here).replace("900 voters", "") == repr(there).replace("5 voters", "")
 
 
-@pytest.mark.parametrize("kind", ["pool", "query"])
-def test_a_large_pool_is_sampled_the_same_way_every_time(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_pool_is_sampled_the_same_way_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     private, labels, _ = made_up()
     public = np.random.default_rng(3).normal(size=(1500, 12)) + 1
-    exact = np.asarray(NeighbourBallots(private, labels, public, 0.1, radius=kind).radius)
+    exact = NeighbourBallots(private, labels, public, 0.1).radius
     monkeypatch.setattr(nearness, "POOL_ROWS", 700)
-    first, again = (
-        np.asarray(NeighbourBallots(private, labels, public, 0.1, radius=kind).radius)
-        for _ in range(2)
-    )
+    first, again = (NeighbourBallots(private, labels, public, 0.1).radius for _ in range(2))
     np.testing.assert_array_equal(first, again)
     assert (first != exact).any()
     np.testing.assert_allclose(first, exact, rtol=0.25)
@@ -309,7 +233,7 @@ def test_is_a_source_like_any_other() -> None:
 
 def test_head_and_take() -> None:
     private, labels, public = made_up()
-    votes = NeighbourBallots(private, labels, public, 0.1, radius="query")
+    votes = NeighbourBallots(private, labels, public, 0.1)
     whole = near(votes)
     np.testing.assert_array_equal(near(votes.head(9)), whole[:9])
     np.testing.assert_array_equal(near(votes.take([5, 2, 5])), whole[[5, 2, 5]])
@@ -381,7 +305,6 @@ def test_embeddings_by_name() -> None:
         ({"share": 1.5}, "share"),
         ({"share": True}, "share"),
         ({"share": [0.1, 0.2]}, "share"),
-        ({"share": [0.1, 0.1, 0.1, 0.1, 0.0]}, "share"),
         ({"metric": "manhattan"}, "metric"),
         ({"radius": -1.0}, "radius"),
         ({"radius": float("nan")}, "radius"),
@@ -393,7 +316,7 @@ def test_embeddings_by_name() -> None:
         ({"groups": np.zeros(RECORDS)}, "groups"),
         ({"X_public": np.ones((1, 12))}, "X_public"),
         ({"X_public": np.ones((4, 3))}, None),
-        ({"X_public": np.ones(12)}, None),
+        ({"X_public": np.ones(12)}, "X_public"),
         ({"X_private": np.full((RECORDS, 12), "a")}, "X_private"),
         ({"Y_private": np.zeros((RECORDS - 1, 2))}, "Y_private"),
         ({"Y_private": np.zeros((RECORDS, 0))}, "Y_private"),
@@ -409,10 +332,10 @@ def test_bad_input_says_what_is_wrong(change: dict[str, Any], argument: str | No
 
 
 @pytest.mark.parametrize("wrap", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
-def test_a_missing_feature_is_named(wrap: Any) -> None:
+def test_a_missing_feature_is_refused(wrap: Any) -> None:
     private, labels, public = words()
     private[31, 4] = np.nan
-    with pytest.raises(pv.InputError, match=r"X_private\[31, 4\]"):
+    with refused("X_private"):
         NeighbourBallots(wrap(private), labels, wrap(public))
 
 
@@ -423,17 +346,121 @@ def test_take_refuses_rows_that_are_not_there(rows: Any) -> None:
         NeighbourBallots(private, labels, public).take(rows)
 
 
-@pytest.mark.parametrize("answer", ["label", "electorate"])
-def test_a_forecast_is_about_those_near_a_query(answer: str) -> None:
-    private, labels, public = made_up()
-    budget: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-5, "seed": 1}
+# -- labelling a pool ------------------------------------------------------------------------------
 
-    def found(votes: NeighbourBallots) -> Any:
-        if answer == "label":
-            setting = {"guarantee": "allowance"}
-            return pv.label(votes, mechanism=MECHANISM, **setting, **budget).forecast
-        voters = pv.Electorate(mechanism=MECHANISM, voters=RECORDS, labels=LABELS, **budget)
-        return voters.answer(votes).forecast
+N, POOL = 3000, 120
+RNG = np.random.default_rng(1)
+RULE = RNG.normal(size=(6, 3))
+X, PUBLIC, TEST = (RNG.normal(size=(rows, 6)) for rows in (N, POOL, 500))
+Y, TRUTH = ((rows @ RULE > [-1.0, 0.0, 1.0]).astype(np.int8) for rows in (X, TEST))
 
-    assert found(NeighbourBallots(private, labels, public, 0.1))["near"] == round(0.1 * RECORDS)
-    assert found(NeighbourBallots(private, labels, public, radius=0.4))["near"] is None
+
+def pate(**settings: Any) -> PATEClassifier:
+    return PATEClassifier(**{"voters": "neighbours", "epsilon": 8.0, "delta": 1e-5, **settings})
+
+
+def test_every_row_is_answered_from_one_learnt_allowance_and_the_student_learns() -> None:
+    book = pv.Ledger.in_memory()
+    model = pate().fit(X, Y, PUBLIC, seed=0, ledger=book)
+    release = model.release_
+    assert sorted(model.public_rows_) == list(range(POOL))
+    assert release.epsilon <= 8.0
+    assert release.sealed.spent.max() <= release.allowance
+    assert [entry["kind"] for entry in book.published()].count("charge") == 1
+    assert pv.metrics.multilabel(TRUTH, model.predict_proba(TEST))["AUC"] > 0.85
+    # The shares are those of the records near a row, not of all.
+    assert model.shares_ == pytest.approx(Y.mean(axis=0), abs=0.1)
+    assert model.predict(PUBLIC).mean(axis=0) == pytest.approx(model.shares_, abs=0.02)
+
+
+def test_labels_are_what_most_records_near_a_row_say() -> None:
+    votes = NeighbourBallots(X, Y, PUBLIC, 0.05)
+    release = pv.label(votes, epsilon=50.0, delta=1e-5, seed=0)
+    assert release.terms["near"] == 0.05
+    wanted = dense(votes).sum(axis=1) > 0.05 * N / 2
+    assert (release.labels == wanted).mean() > 0.85
+    assert wanted.mean() > 0.2
+    assert release.shares.max() > 0.8
+    assert "near each query" in release.headline
+
+
+def test_the_default_share_follows_from_public_numbers() -> None:
+    shares = []
+    for records, epsilon in ((N, 8.0), (N, 32.0), (300, 1.0)):
+        model = pate(epsilon=epsilon).fit(X[:records], Y[:records], PUBLIC, seed=0)
+        shares.append(model.release_.terms["near"])
+    assert shares == pytest.approx([8 / np.sqrt(8 * N), 4 / np.sqrt(8 * N), 0.1])
+
+
+def test_a_named_mechanism_says_what_to_expect_of_those_near_a_query() -> None:
+    release = pate(share=0.05, mechanism=MECHANISM).fit(X, Y, PUBLIC, seed=0).release_
+    assert release.forecast.near == round(0.05 * N)
+    assert release.tallies is None
+    with pytest.warns(pv.PrivoteWarning, match="every voter near a query"):
+        pate(share=0.001, mechanism=pv.BinaryVoting(sigma=20.0, quota=0.01)).fit(X, Y, PUBLIC)
+
+
+def test_a_person_is_one_voter_however_many_records_it_has() -> None:
+    """One person's records are replaced by more of them: nothing public changes."""
+    people, more = np.arange(N) // 3, np.concatenate([np.arange(N), np.zeros(400, np.int64)])
+    texts = people.astype(str).astype(object)  # as a table holds them
+    one = pate().fit(X, Y, PUBLIC, groups=texts, seed=0)
+    two = pate().fit(X[more], Y[more], PUBLIC, groups=texts[more], seed=0)
+    assert one.release_.voters == two.release_.voters == N // 3
+    assert one.release_.terms == two.release_.terms
+    np.testing.assert_array_equal(one.public_rows_, two.public_rows_)
+    other = one.release_.sealed.spent != two.release_.sealed.spent
+    assert set(np.flatnonzero(other).tolist()) <= {0}
+    assert one.release_.protects.startswith("a person, with all their records (replaced by any")
+
+
+def test_the_same_persons_go_on_under_the_name_of_an_electorate(tmp_path: Any) -> None:
+    people = np.array([f"p{i:04d}" for i in np.arange(N) // 3])
+    common = {"ledger": tmp_path / "a.ledger", "electorate": "ward 7"}
+    first = pate(queries=40).fit(X, Y, PUBLIC, groups=people.tolist(), **common)
+    order = np.random.default_rng(2).permutation(N)
+    rows = X[order], Y[order], PUBLIC
+    again = pate(queries=40).fit(*rows, groups=people[order].tolist(), **common)
+    assert again.release_.so_far == 80
+    # Seat by seat the same person: nobody has spent less than before.
+    assert (again.release_.sealed.spent >= first.release_.sealed.spent).all()
+    with refused(None, pv.BudgetError):
+        pate().fit(X, Y, PUBLIC, groups=people.tolist(), **common)
+    with refused(None, pv.BudgetError):
+        pate(queries=40).fit(X, Y, PUBLIC, **common)  # records are other voters than persons
+
+
+@pytest.mark.parametrize("settings", [{}, {"share": 0.05}])
+def test_rows_of_one_id_are_one_neighbour(settings: Any, tmp_path: Any) -> None:
+    """A record may have several rows: as voters of their own they would have its budget each."""
+    ids = [f"record {row // 2}" for row in range(N)]
+    model = pate(**settings).fit(X, Y, PUBLIC, ids=ids, seed=0)
+    assert model.release_.voters == N // 2
+    assert "a record" in model.release_.protects
+    same = pate(**settings).fit(X, Y, PUBLIC, groups=ids, seed=0)
+    np.testing.assert_array_equal(model.release_.labels, same.release_.labels)
+    # A ledger knows them by different names, and again.
+    again = {"ids": ids, "ledger": tmp_path / "l.ledger", "electorate": "ward", "seed": 0}
+    assert pate(queries=10, **settings).fit(X, Y, PUBLIC, **again).release_.voters == N // 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "given", "argument"),
+    [
+        ({"rounds": 3}, {}, "rounds"),
+        ({"queries": POOL + 1}, {}, "queries"),
+        ({"share": 2.0}, {}, "share"),
+        ({"embedding": "words"}, {}, "embedding"),
+        ({}, {"ids": [1, 2]}, "ids"),
+        ({}, {"groups": np.zeros(5, int)}, "groups"),
+        ({}, {"groups": np.array([1, "a"] * (N // 2), object)}, "groups"),
+        ({}, {"groups": np.linspace(0, 1, N)}, "groups"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_charged(
+    tmp_path: Any, settings: Any, given: Any, argument: str
+) -> None:
+    path = tmp_path / "a.ledger"
+    with refused(argument):
+        pate(**settings).fit(X, Y, PUBLIC, ledger=path, **given)
+    assert not path.exists()

@@ -1,1 +1,0 @@
-"""Neighbours: private records near a public row vote themselves."""
