@@ -290,7 +290,9 @@ def to_toml(plain: Mapping[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def running(sites: Mapping[str, Path], terms: Terms) -> Iterator[None]:
+def running(
+    sites: Mapping[str, Path], terms: Terms
+) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     """Run guardian and answering parties as processes; each logs to ``log.txt`` in its folder.
 
     Parameters
@@ -320,7 +322,7 @@ def running(sites: Mapping[str, Path], terms: Terms) -> Iterator[None]:
                 )
         for name, program in programs.items():
             _await(name, sites[name].with_name("log.txt"), program)
-        yield
+        yield programs
     finally:
         for program in programs.values():
             program.terminate()
