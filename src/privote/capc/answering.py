@@ -117,7 +117,7 @@ class AnsweringParty(Role):
         held = self._batches.get(batch)
         if held is None or held.masks is None:
             return []  # given up in the meantime
-        self.timers.set(batch, self.terms.timeout)
+        self._forget(batch)  # if they do not arrive, the guardian decides without this party
         return [r.Send(self.terms.guardian, GUARDIAN, m.Masks(batch, held.masks))]
 
     def _on_broken(self, event: r.Broken) -> list[r.Action]:
@@ -131,11 +131,6 @@ class AnsweringParty(Role):
             r.Send(self.terms.guardian, GUARDIAN, m.Refused.of(batch, error)),
             r.Complain(error),
         ]
-
-    def _hear_masks_taken(self, sender: str, taken: m.MasksTaken) -> list[r.Action]:
-        self._held(taken.batch)
-        self._forget(taken.batch)
-        return []
 
     def _hear_refused(self, sender: str, refused: m.Refused) -> list[r.Action]:
         error = refused.error(sender)

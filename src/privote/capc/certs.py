@@ -6,15 +6,13 @@ the fingerprint of the certificate that was pinned, never by a name written insi
 P-256: the TLS library of gRPC does not accept Ed25519.
 
 A *trust* folder has one file a site, ``NAME.pem``, with one or more pinned certificates: two while
-a site changes over to another one. Programs that run notice within seconds that one was removed;
-they accept one that was added after a restart.
+a site changes over to another one. A program reads it when it starts.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -226,51 +224,37 @@ def pin(folder: Path, file: Path, *, name: str | None = None) -> Certificate:
 
 
 class Trust:
-    """The pinned certificates of a folder, as they are at the moment of asking.
+    """The pinned certificates of a folder, as they are when it is read.
 
     Expired certificates stay listed, so that a refusal can say why; TLS turns them away.
     """
 
     def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise InputError("trust", "must be a folder with pinned certificates", str(folder))
         self.folder = folder
-        self._lock = threading.Lock()
-        self._seen: object = None
         self._by_fingerprint: dict[str, Certificate] = {}
-        self._refresh()
-
-    def _refresh(self) -> dict[str, Certificate]:
-        with self._lock:
-            if not self.folder.is_dir():
-                raise InputError(
-                    "trust", "must be a folder with pinned certificates", str(self.folder)
-                )
-            files = sorted(f for f in self.folder.glob("*.pem") if NAME.fullmatch(f.stem))
-            seen = [_state(file) for file in files]
-            if seen != self._seen:
-                found: dict[str, Certificate] = {}
-                for file in files:
-                    for each in read_all(file):
-                        if each.name != file.stem:
-                            raise InputError(
-                                f"{str(file)!r} must hold certificates of {file.stem!r}, got one "
-                                f"of {each.name!r}"
-                            )
-                        found[each.fingerprint] = each
-                self._by_fingerprint, self._seen = found, seen
-            return self._by_fingerprint
+        for file in sorted(file for file in folder.glob("*.pem") if NAME.fullmatch(file.stem)):
+            for each in read_all(file):
+                if each.name != file.stem:
+                    raise InputError(
+                        f"{str(file)!r} must hold certificates of {file.stem!r}, got one of "
+                        f"{each.name!r}"
+                    )
+                self._by_fingerprint[each.fingerprint] = each
 
     def owner(self, fingerprint: str) -> str | None:
         """Return the site whose pinned certificate has this fingerprint."""
-        found = self._refresh().get(fingerprint)
+        found = self._by_fingerprint.get(fingerprint)
         return None if found is None or found.fault() else found.name
 
     def bundle(self) -> bytes:
         """Return every pinned certificate, for a server."""
-        return b"".join(each.pem for each in self._refresh().values())
+        return b"".join(each.pem for each in self.all())
 
     def of(self, name: str) -> list[Certificate]:
         """Return the valid pinned certificates of one site; an error says why there is none."""
-        held = [each for each in self._refresh().values() if each.name == name]
+        held = [each for each in self.all() if each.name == name]
         valid = [each for each in held if each.fault() is None]
         if not held:
             raise InputError(
@@ -283,16 +267,7 @@ class Trust:
 
     def all(self) -> list[Certificate]:
         """Return every pinned certificate."""
-        return list(self._refresh().values())
-
-
-def _state(path: Path) -> tuple[str | int, ...] | None:
-    """Return what differs as soon as a file is another one; None if there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return str(path), found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode
+        return list(self._by_fingerprint.values())
 
 
 @dataclass(frozen=True)

@@ -456,20 +456,25 @@ class Scenery:
 
     def figures(self, labels: npt.NDArray[np.int8]) -> list[dict[str, Any]]:
         """Return how good released labels are, beside the majority and a site alone."""
-        votes = np.stack([model.votes(self.X) for model in self.models.values()], axis=1)
-        alone = [self._row("", votes[:, site]) for site in range(votes.shape[1])]
-        majority = (2 * votes.sum(axis=1) >= votes.shape[1]).astype(np.int8)
-        mean = {key: float(np.mean([row[key] for row in alone])) for key in ("ACC", "BAC")}
+        votes = np.stack([model.votes(self.X) for model in self.models.values()])
+        majority = (2 * votes.sum(axis=0) >= len(votes)).astype(np.int8)
+        rows = {
+            "released": [labels],
+            "majority, no noise": [majority],
+            "one site alone, mean": list(votes),
+        }
         return [
-            {**self._row("released", labels), "answered": float((labels >= 0).mean())},
-            {**self._row("majority, no noise", majority), "answered": 1.0},
-            {"labels": "one site alone, mean", **mean, "answered": 1.0},
+            {
+                "labels": name,
+                **{key: self._mean(key, tables) for key in ("ACC", "BAC")},
+                "answered": float(np.mean([table >= 0 for table in tables])),
+            }
+            for name, tables in rows.items()
         ]
 
-    def _row(self, name: str, labels: npt.NDArray[np.int8]) -> dict[str, Any]:
-        said = np.maximum(labels, 0)
-        found = multilabel(self.Y, said.astype(float), said)
-        return {"labels": name, "ACC": float(found["ACC"]), "BAC": float(found["BAC"])}
+    def _mean(self, figure: str, tables: list[npt.NDArray[np.int8]]) -> float:
+        said = [np.maximum(table, 0) for table in tables]
+        return float(np.mean([multilabel(self.Y, one.astype(float), one)[figure] for one in said]))
 
 
 def made(terms: Terms, seed: int) -> Scenery:

@@ -204,7 +204,7 @@ class Driver:
         # Without a bound: a stream has at most one event in it, and a session one.
         self._events: queue.SimpleQueue[r.Event | _Said | None] = queue.SimpleQueue()
         self._lines: dict[tuple[str, str], Line] = {}
-        self._caller = Caller(settings, role=role.role, log=log)
+        self._caller = Caller(settings, role=role.role)
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self.reasons: dict[str, str] = {}  # why a peer was lost, last heard
@@ -276,11 +276,6 @@ class Driver:
     def _tick(self) -> None:
         while not self._stopping.wait(_TICK):
             self.sessions.tick()
-            try:
-                for end in filter(None, (self.server, self._caller)):
-                    end.expel()
-            except (PrivoteError, OSError) as error:
-                self._log(f"the trust folder cannot be read: {error}")
             self._events.put(r.Tick(time.monotonic()))
 
     def _act(self, actions: Sequence[r.Action]) -> tuple[bool, Any]:

@@ -128,8 +128,7 @@ class PrivacyGuardian(Role):
             held.gone.add(sender)
             raise PeerError(f"masks must be {wanted}, got {message.masks.shape}")
         held.masks[sender] = message.masks
-        taken: list[r.Action] = [r.Send(sender, ANSWERING, m.MasksTaken(message.batch))]
-        return taken + self._decide_if_ready(message.batch, held)
+        return self._decide_if_ready(message.batch, held)
 
     def _hear_refused(self, sender: str, refused: m.Refused) -> list[r.Action]:
         actions: list[r.Action] = [r.Complain(refused.error(sender))]

@@ -183,13 +183,6 @@ class Masks(Message, frozen=True, eq=False):
     masks: IntArray
 
 
-class MasksTaken(Message, frozen=True):
-    """Guardian to answering party: there is nothing more to do for this batch."""
-
-    sender = GUARDIAN
-    batch: BatchId
-
-
 class _Parties(Message, frozen=True):
     batch: BatchId
     parties: tuple[Name, ...]
@@ -227,9 +220,9 @@ class Closed(Message, frozen=True):
     batch: BatchId
 
 
-AnyMessage = (
-    Hello | Ask | Grant | Refused | Answer | Confirm | Confirmed | Willing | Masks | MasksTaken
-) | (Decide | Ready | Done | Closed)
+AnyMessage = (Hello | Ask | Grant | Refused | Answer | Confirm | Confirmed | Willing | Masks) | (
+    Decide | Ready | Done | Closed
+)
 
 
 def encode(message: Message) -> bytes:

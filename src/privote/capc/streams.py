@@ -1,8 +1,7 @@
 """Calls between sites: two kinds of stream over gRPC and mutual TLS, from either side.
 
 The caller trusts a peer only with exactly its pinned certificate; the server identifies a caller by
-its certificate, and hands its streams on. Either ends a stream whose certificate is no longer
-pinned.
+its certificate, and hands its streams on.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from concurrent import futures
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import grpc
 
@@ -108,7 +108,6 @@ class Line:
 
     peer: str
     role: str
-    fingerprints: frozenset[str]  # of the certificates that the peer may be known by
     end: Callable[[str], None]  # cuts it off, with the reason
     outbox: Outbox
 
@@ -117,29 +116,8 @@ class Line:
         self.outbox.put(data, wait=0.0)
 
 
-class _Lines:
-    """The open streams of one end."""
-
-    def __init__(self, settings: Settings, log: Log) -> None:
-        self._settings, self._trust, self._log = settings, settings.trust, log
-        self._open: set[Line] = set()
-        self._lock = threading.Lock()
-
-    def _discard(self, line: Line) -> None:
-        with self._lock:
-            self._open.discard(line)
-
-    def expel(self) -> None:
-        """End streams of peers whose certificate is no longer trusted."""
-        with self._lock:
-            lines = list(self._open)
-        for line in lines:
-            if any(self._trust.owner(each) != line.peer for each in line.fingerprints):
-                line.end(f"the certificate of {line.peer} is not pinned any more, or has expired")
-
-
 class _Call:
-    """A stream that we opened, on a connection of its own: certificates are read anew for it."""
+    """A stream that we opened, on a connection of its own."""
 
     def __init__(
         self,
@@ -151,7 +129,6 @@ class _Call:
     ) -> None:
         key, certificate = settings.own.read()
         pinned = settings.trust.of(peer)
-        self.fingerprints = frozenset(each.fingerprint for each in pinned)
         credentials = grpc.ssl_channel_credentials(
             root_certificates=b"".join(each.pem for each in pinned),
             private_key=key,
@@ -172,7 +149,7 @@ class _Call:
         self._channel.close()
 
 
-class Caller(_Lines):
+class Caller:
     """Calls peers.
 
     Parameters
@@ -181,30 +158,24 @@ class Caller(_Lines):
         As whom we call, whom we trust, and where peers listen.
     role
         As what we call.
-    log
-        Gets one line for each stream that fails.
     """
 
-    def __init__(self, settings: Settings, *, role: str, log: Log) -> None:
-        super().__init__(settings, log)
-        self._role = role
+    def __init__(self, settings: Settings, *, role: str) -> None:
+        self._settings, self._role = settings, role
+        self._calls: WeakSet[_Call] = WeakSet()
 
     def _call(self, peer: str, method: str, outbox: Outbox, session: str = "") -> _Call:
         if peer not in self._settings.addresses:
             raise PeerError(f"no address of {peer} is known")
         metadata = ((ROLE_KEY, self._role), (SESSION_KEY, session))
-        return _Call(peer, self._settings, method, outbox, metadata)
-
-    def _add(self, peer: str, role: str, call: _Call, outbox: Outbox) -> Line:
-        line = Line(peer, role, call.fingerprints, call.end, outbox)
-        with self._lock:
-            self._open.add(line)
-        return line
+        call = _Call(peer, self._settings, method, outbox, metadata)
+        self._calls.add(call)
+        return call
 
     def close(self) -> None:
         """End all streams."""
-        for line in list(self._open):
-            line.end("this program is stopping")
+        for call in list(self._calls):
+            call.end("this program is stopping")
 
     def talk(
         self,
@@ -226,7 +197,7 @@ class Caller(_Lines):
         """
         outbox = Outbox(TALK_BUFFER)
         call = self._call(peer, TALK, outbox)
-        line = self._add(peer, role, call, outbox)
+        line = Line(peer, role, call.end, outbox)
 
         def listen() -> None:
             why = "it ended the stream"
@@ -241,7 +212,6 @@ class Caller(_Lines):
                 why = f"what it sent could not be read: {type(error).__name__}"
             outbox.drop()
             call.end()
-            self._discard(line)
             lost(line, why)
 
         threading.Thread(target=listen, daemon=True, name=f"talk-{peer}").start()
@@ -266,17 +236,14 @@ class Caller(_Lines):
             raise PeerError(f"session {session} with {peer}: {why}") from None
         finally:
             ready.cancel()
-        line = self._add(peer, "", call, outbox)
-        return _CallersTunnel(call, outbox, patience, lambda: self._discard(line))
+        return _CallersTunnel(call, outbox, patience)
 
 
 class _CallersTunnel(Tunnel):
     """A tunnel that ends its call when both sides are done."""
 
-    def __init__(
-        self, call: _Call, outbox: Outbox, patience: float, over: Callable[[], None]
-    ) -> None:
-        self._call, self._forget, self._over = call, over, threading.Event()
+    def __init__(self, call: _Call, outbox: Outbox, patience: float) -> None:
+        self._call, self._over = call, threading.Event()
         call.stream.add_done_callback(lambda _: self._over.set())
         super().__init__(outbox, call.stream, first=True, patience=patience)
 
@@ -284,23 +251,18 @@ class _CallersTunnel(Tunnel):
         super().close()
         # What we sent last must arrive; a peer that does not end its side is cut off.
         self._over.wait(_LINGER)
-        self._end()
+        self._call.end()
 
     def fail(self, why: str) -> None:
         super().fail(why)
-        self._end()
-
-    def _end(self) -> None:
         self._call.end()
-        self._forget()
 
 
-class Server(_Lines):
+class Server:
     """Listens with mutual TLS and serves only peers whose certificate is pinned.
 
-    Certificates are read when it starts: one that was pinned since is accepted after a restart, one
-    whose pin was removed is refused at once. Sites that may not call are refused even if they are
-    pinned, and so is a caller with too many streams.
+    Sites that may not call are refused even if they are pinned, and so is a caller with too many
+    streams.
 
     Parameters
     ----------
@@ -313,8 +275,10 @@ class Server(_Lines):
     """
 
     def __init__(self, settings: Settings, driver: Driver, log: Log) -> None:
-        super().__init__(settings, log)
-        self._driver = driver
+        self._settings, self._trust = settings, settings.trust
+        self._driver, self._log = driver, log
+        self._open: set[Line] = set()
+        self._lock = threading.Lock()
         # Each caller may answer and query, and have sessions open beside.
         self._most_each = 2 * settings.sessions + 4
         most_streams = self._most_each * len(settings.callers) + 8
@@ -367,7 +331,7 @@ class Server(_Lines):
             self._log(f"{what} with {peer} ended: {why}")
             context.cancel()
 
-        return Line(str(peer), role, frozenset([fingerprint]), end, Outbox(TALK_BUFFER))
+        return Line(str(peer), role, end, Outbox(TALK_BUFFER))
 
     def _refuse(self, context: Any, code: str, why: str) -> None:
         self._log(why)
@@ -430,7 +394,8 @@ class Server(_Lines):
         try:
             yield
         finally:
-            self._discard(line)
+            with self._lock:
+                self._open.discard(line)
 
 
 def _said(context: Any, key: str) -> str:

@@ -83,7 +83,6 @@ class Terms:
     counted: Counted = field(init=False, repr=False, compare=False)
     #: The noise of the sites; None if it is the guardian's.
     shared: SharedNoise | None = field(init=False, repr=False, compare=False)
-    _digests: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip() or len(self.name) > 100:
@@ -234,23 +233,29 @@ class Terms:
 
     def digest(self) -> str:
         """Return a digest of everything in the terms."""
-        return self._digest("all", self.to_dict())
+        return _digest(self.to_dict())
 
     def promise(self) -> str:
         """Return a digest of what the promise to the answering parties rests on.
 
         Other terms (time-outs, the longest batch) may change without a charge being lost.
         """
-        on = ("labels", "mechanism", "guarantee", "epsilon", "delta", "parties", "queriers")
-        plain = self.to_dict()
-        noise = {"noise": plain["noise"]} if "noise" in plain else {}
-        return self._digest("promise", {key: plain[key] for key in on} | noise)
+        on = {
+            "labels",
+            "mechanism",
+            "guarantee",
+            "epsilon",
+            "delta",
+            "parties",
+            "queriers",
+            "noise",
+        }
+        return _digest({key: value for key, value in self.to_dict().items() if key in on})
 
-    def _digest(self, name: str, plain: dict[str, Any]) -> str:
-        if name not in self._digests:
-            text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
-            self._digests[name] = hashlib.sha256(text.encode()).hexdigest()
-        return self._digests[name]
+
+def _digest(plain: dict[str, Any]) -> str:
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _texts(name: str, values: Any) -> tuple[str, ...]:

@@ -120,7 +120,7 @@ def query(
     """
     from privote.capc.messages import QUERYING
     from privote.capc.site import Log, Site, ask
-    from privote.capc.statements import allowance_said, warn_of_quality, write
+    from privote.capc.statements import warn_of_quality, write
     from privote.datasets.tables import table
 
     from .files import claimed_folder
@@ -134,19 +134,26 @@ def query(
     if json:
         print_json({**facts, "output": str(output)})
         return
-    shown = {
-        "queries": facts["queries"],
+    print_facts({**_shown(facts), "written to": str(output)}, title="Answered")
+
+
+def _shown(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return what is shown of a batch."""
+    from privote.accounting.renyi import rounded_up
+    from privote.capc.statements import allowance_said
+
+    return {
+        "rows labelled": facts["queries"],
         "sites that took part": f"{len(facts['parties'])} of {facts['voters']}",
+        "mechanism": facts["mechanism"],
         "guarantee": facts["guarantee"],
-        "epsilon of a site, all who ask": float(facts["epsilon"]),
+        "epsilon of a site, all who ask": rounded_up(facts["epsilon"], 3),
         "delta": float(facts["delta"]),
         "may depart from the baseline": allowance_said(facts),
         "engine": facts["engine"],
         "seconds": facts["seconds"],
-        "MB between sites": facts["megabytes"],
-        "written to": str(output),
+        "MB between sites": facts.get("megabytes"),
     }
-    print_facts(shown, title="Answered")
 
 
 @app.command()
@@ -288,27 +295,12 @@ def simulate(
 
 
 def _show_simulation(facts: dict[str, Any], output: Path) -> None:
-    from privote.accounting.renyi import rounded_up
-    from privote.capc.statements import allowance_said
-
     from .output import print_facts, print_table, say
 
     if facts["stamp"]:
         say(facts["stamp"] + "\n")
-    each = facts["seconds"] / facts["queries"]
     print_facts(
-        {
-            "scenes labelled": facts["queries"],
-            "sites that took part": f"{len(facts['parties'])} of {facts['voters']}",
-            "mechanism": facts["mechanism"],
-            "guarantee": facts["guarantee"],
-            "epsilon of a site, all who ask": rounded_up(facts["epsilon"], 3),
-            "delta": float(facts["delta"]),
-            "may depart from the baseline": allowance_said(facts),
-            "engine": facts["engine"],
-            "seconds": f"{facts['seconds']:.1f}, {each:.3f} a scene",
-            "MB between sites": facts.get("megabytes"),
-        },
+        _shown(facts),
         title="Labelled by a coalition",
         caption="A site that has used up its allowance counts as the baseline, no.",
     )
@@ -375,8 +367,8 @@ def pin(
         privote capc certs pin south.pem --trust /etc/privote/trust --name south
 
     Compare the fingerprint with its administrator first, over a channel you trust. A second
-    certificate of the same site is accepted beside the first; programs that run accept it after a
-    restart. Remove a site's file from the folder to trust it no more.
+    certificate of the same site is accepted beside the first. Remove a site's file from the folder
+    to trust it no more. Restart the programs after either: they read the folder when they start.
 
     Parameters
     ----------
