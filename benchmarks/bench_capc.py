@@ -4,7 +4,7 @@ Guardian and answering sites are processes on this machine; the querying site ru
 its time is from the first word to the last: charging, ballots with every site (two at a time),
 masks, decision and journals. The bare engine runs the same programs, with the same chunks and as
 many at a time, over unix sockets without any of that. Both are timed in turn, in one run. Models
-are random: 512 inputs, 20 labels, linear or with 64 hidden units.
+are random: 512 inputs, 20 labels.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +26,16 @@ from comparison import peer, row
 
 from privote import BinaryVoting
 from privote.capc import site as service
-from privote.capc.coalition import Rehearsal, lay_out
-from privote.capc.engine import OTHER, OWN, engine
+from privote.capc.coalition import lay_out, running
+from privote.capc.engine import OTHER, OWN, SecureEngine
+from privote.capc.messages import QUERYING
 from privote.capc.models import SiteModel, quantise_model, quantise_rows
 from privote.capc.programs import PEER, QUERIER, Program
 from privote.capc.roles import ballot_programs, decision_programs, sliced
 from privote.capc.site import Site
 from privote.capc.terms import Terms
 
-FEATURES, LABELS, HIDDEN, MOST = 512, 20, 64, 1000
+FEATURES, LABELS, MOST = 512, 20, 1000
 ABREAST = 2
 Inputs = list[dict[str, Any]]
 
@@ -47,34 +47,31 @@ class Measured:
     megabytes: float
 
 
-def agreed(parties: int, hidden: int | None) -> Terms:
+def agreed(parties: int) -> Terms:
     return Terms(
         name="benchmark",
         labels=tuple(f"label {n}" for n in range(LABELS)),
         features=FEATURES,
         bound=1.0,
-        bits=20 if hidden is None else 14,
         mechanism=BinaryVoting(sigma=20.0),
         guarantee="worst-case",
         epsilon=1e6,
         delta=1e-5,
         guardian="guardian",
-        parties={f"site-{n}": None for n in range(parties)},
+        parties=tuple(f"site-{n}" for n in range(parties)),
         queriers=("querier",),
         minimum=2,
         most_queries=MOST,
-        hidden=hidden,
         timeout=900.0,
     )
 
 
 def models(terms: Terms) -> dict[str, SiteModel]:
     rng = np.random.default_rng(0)
-    sizes = [FEATURES, *([] if terms.hidden is None else [terms.hidden]), LABELS]
-    shapes = list(pairwise(sizes))
     return {
         party: SiteModel(
-            layers=tuple((rng.normal(size=shape), rng.normal(size=shape[1])) for shape in shapes),
+            weights=rng.normal(size=(FEATURES, LABELS)),
+            bias=rng.normal(size=LABELS),
             labels=terms.labels,
             thresholds=np.full(LABELS, 0.5),
         )
@@ -110,7 +107,7 @@ def bare_session(programs: list[Program], querier: Inputs, peer_inputs: Inputs) 
         sides[0].reach(sides[1])
         sides[1].reach(sides[0])
         running = [
-            pool.submit(engine("spu-cheetah").run, programs, name, inputs, side, deadline=600.0)
+            pool.submit(SecureEngine().run, programs, name, inputs, side, deadline=600.0)
             for name, inputs, side in zip(
                 (QUERIER, PEER), (querier, peer_inputs), sides, strict=True
             )
@@ -122,7 +119,7 @@ def bare_session(programs: list[Program], querier: Inputs, peer_inputs: Inputs) 
 def bare(terms: Terms, held: dict[str, SiteModel], X: np.ndarray) -> float:
     """Return the seconds of all ballots and the decision, without roles, network or charges."""
     rows = quantise_rows(X, features=FEATURES, bound=terms.bound, bits=terms.bits)
-    programs = ballot_programs(terms, len(rows), terms.hidden)
+    programs = ballot_programs(terms, len(rows))
     deciding = decision_programs(terms, "querier", len(rows), tuple(held))
     rng = np.random.default_rng(1)
     mask = rng.integers(-(2**62), 2**62, (len(rows), LABELS))
@@ -130,7 +127,7 @@ def bare(terms: Terms, held: dict[str, SiteModel], X: np.ndarray) -> float:
 
     def ballots(model: SiteModel) -> None:
         with places:
-            fixed = quantise_model(model, bound=terms.bound, bits=terms.bits, labels=terms.labels)
+            fixed = quantise_model(model, bound=terms.bound, bits=terms.bits)
             bare_session(
                 programs, asked, [{**fixed, **part} for part in sliced(programs, {"mask": mask})]
             )
@@ -155,8 +152,8 @@ def coalition(terms: Terms, held: dict[str, SiteModel]) -> Iterator[Site]:
     """Start everybody but the querying site, whose settings it yields."""
     with tempfile.TemporaryDirectory() as folder:
         files = lay_out(Path(folder), terms, held, sessions=ABREAST)
-        with Rehearsal(files, terms):
-            yield Site.read(files["querier"])
+        with running(files, terms):
+            yield Site.read(files["querier"], QUERYING)
 
 
 def network(site: Site, X: np.ndarray) -> tuple[float, float]:
@@ -179,16 +176,16 @@ def measure(site: Site, held: dict[str, SiteModel], queries: int, times: int) ->
     return Measured(sorted(alone)[times // 2], *middle)
 
 
-def show(queries: int, parties: int, model: str, found: Measured) -> None:
+def show(queries: int, parties: int, found: Measured) -> None:
     print(
-        f"{queries:>7,} {parties:>7} {model:<8} {found.bare:>9.2f} {found.network:>10.2f} "
+        f"{queries:>7,} {parties:>7} {found.bare:>9.2f} {found.network:>10.2f} "
         f"{found.network / found.bare:>6.2f} {found.megabytes:>8.1f} "
         f"{1e3 * found.megabytes / queries:>9.1f}",
         flush=True,
     )
     if queries >= 100:
         row(
-            f"coalition over TLS: {queries:,} queries, {parties} sites, {model} model",
+            f"coalition over TLS: {queries:,} queries, {parties} sites, linear model",
             found.network,
             found.bare,
             "s",
@@ -201,23 +198,21 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=1, help="runs of each; the median counts")
     parser.add_argument("--queries", type=int, nargs="+", default=[1, 10, 100, 1000])
     parser.add_argument("--parties", type=int, nargs="+", default=[3, 5])
-    parser.add_argument("--models", nargs="+", default=["linear", "mlp-64"])
     arguments = parser.parse_args()
-    print("queries parties model    bare, s  network, s  ratio  MB both  KB/query")
-    for model in arguments.models:
-        terms = agreed(2, None if model == "linear" else HIDDEN)
-        held = models(terms)
-        with coalition(terms, held) as site:
-            network(site, np.zeros((1, FEATURES)))  # prices of the terms, once
-            for queries in arguments.queries:
-                show(queries, 2, model, measure(site, held, queries, arguments.times))
+    print("queries parties  bare, s  network, s  ratio  MB both  KB/query")
+    terms = agreed(2)
+    held = models(terms)
+    with coalition(terms, held) as site:
+        network(site, np.zeros((1, FEATURES)))  # prices of the terms, once
+        for queries in arguments.queries:
+            show(queries, 2, measure(site, held, queries, arguments.times))
     print("\nGrowth with answering sites, 100 queries (two sessions at a time on this machine)")
     for parties in arguments.parties:
-        terms = agreed(parties, None)
+        terms = agreed(parties)
         held = models(terms)
         with coalition(terms, held) as site:
             network(site, np.zeros((1, FEATURES)))
-            show(100, parties, "linear", measure(site, held, 100, arguments.times))
+            show(100, parties, measure(site, held, 100, arguments.times))
 
 
 if __name__ == "__main__":

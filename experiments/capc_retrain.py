@@ -33,8 +33,7 @@ from tasks import Task, load
 import privote as pv
 from privote.capc.charges import Prices
 from privote.capc.coalition import Simulation
-from privote.capc.models import SiteModel
-from privote.capc.retrain import FIGURES, Records, judge, retrain_site, train_site, weakest
+from privote.capc.models import FIGURES, Records, SiteModel, judge, retrain_site, train_site
 from privote.capc.terms import Terms
 
 SITES, QUERIERS, DELTA, SPARE = 50, 3, 1e-5, 0.9
@@ -49,7 +48,6 @@ class Way:
     mechanism: Any
     epsilon: float
     guarantee: str = "allowance"
-    own_baseline: bool = False
 
 
 def ways(case: str) -> list[Way]:
@@ -65,7 +63,6 @@ def ways(case: str) -> list[Way]:
     gated_tau = pv.TauVoting(sigma=SIGMA, tau=1.8, grid=1024, gate=gate)
     return [
         *found,
-        Way(name="binary, own baseline", mechanism=binary, epsilon=20.0, own_baseline=True),
         Way(name="binary, composition", mechanism=binary, epsilon=20.0, guarantee="worst-case"),
         Way(
             name="binary, gated",
@@ -108,7 +105,10 @@ def settle(task: Task, seed: int, case: str) -> Sites:
     models = {name: train_site(own, labels) for name, own in records.items()}
     queriers = names[:QUERIERS]
     if case == "weakest":
-        queriers = weakest(models, task.X_test, task.Y_test, QUERIERS)
+        by_strength = sorted(
+            models, key=lambda name: float(judge(models[name], task.X_test, task.Y_test)["BAC"])
+        )
+        queriers = by_strength[:QUERIERS]
     return Sites(
         names=names, records=records, models=models, queriers=queriers, labels=labels, judged=judged
     )
@@ -125,9 +125,7 @@ def terms_of(sites: Sites, task: Task, way: Way) -> Terms:
         epsilon=way.epsilon,
         delta=DELTA,
         guardian="guardian",
-        parties={
-            name: tuple(np.array(sites.labels)[sites.records[name].knows()]) for name in sites.names
-        },
+        parties=tuple(sites.names),
         queriers=tuple(sites.queriers),
         most_queries=len(task.X_public),
     )
@@ -151,8 +149,7 @@ def affordable(terms: Terms, querier: str, model: SiteModel, X: np.ndarray) -> i
 def run(sites: Sites, task: Task, way: Way, seed: int) -> list[dict[str, Any]]:
     """Return, for every querying site, its figures after, and how many rows were labelled."""
     terms = terms_of(sites, task, way)
-    serving = {name: model.only(terms.labels_of(name)) for name, model in sites.models.items()}
-    coalition = Simulation(terms, serving, seed=seed)
+    coalition = Simulation(terms, sites.models, seed=seed)
     found = []
     for querier in sites.queriers:
         count = affordable(terms, querier, sites.models[querier], task.X_public)
@@ -160,43 +157,19 @@ def run(sites: Sites, task: Task, way: Way, seed: int) -> list[dict[str, Any]]:
             found.append({"asked": 0})
             continue
         rows = task.X_public[:count]
-        if way.own_baseline:
-            rows, labels = with_baseline(coalition, querier, sites.models[querier], task.X_public)
-        else:
-            labels = coalition.ask(querier, rows).labels
+        labels = coalition.ask(querier, rows).labels
         model = retrain_site(sites.records[querier], sites.labels, rows, labels)
         found.append({"asked": len(rows), **figures(model, task, sites.judged)})
     return found
 
 
-def with_baseline(
-    coalition: Simulation, querier: str, model: SiteModel, X: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Ask with the querying site's own predictions as the baseline, in two batches.
-
-    The first says how often the others depart from it, and so how long the allowance lasts.
-    """
-    terms = coalition.terms
-    count = affordable(terms, querier, model, X)
-    base = model.votes(X)
-    first = coalition.ask(querier, X[:count], baseline=base[:count]).labels
-    voters = len(terms.voters(querier))
-    unanimous = np.repeat([[[False]], [[True]]], voters, axis=1)
-    low, high = terms.mechanism.outcome_probabilities(unanimous)[:, 0, 1]
-    departs = ((first != base[:count]).mean() - low) / (high - low)
-    each = max(departs * len(terms.labels), 0.1)
-    left = min(Prices(terms).allowances(querier).values())
-    more = min(len(X) - count, int(SPARE * left / each) - count)
-    if more < 1:
-        return X[:count], first
-    rest = slice(count, count + more)
-    return X[: count + more], np.vstack(
-        [first, coalition.ask(querier, X[rest], baseline=base[rest]).labels]
-    )
-
-
 def figures(model: SiteModel, task: Task, judged: np.ndarray) -> dict[str, Any]:
-    part = model.only(tuple(np.array(model.labels)[judged]))
+    part = SiteModel(
+        weights=model.weights[:, judged],
+        bias=model.bias[judged],
+        labels=tuple(np.array(model.labels)[judged]),
+        thresholds=model.thresholds[judged],
+    )
     found = judge(part, task.X_test, task.Y_test[:, judged])
     return {figure: found[figure] for figure in FIGURES}
 

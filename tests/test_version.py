@@ -41,7 +41,7 @@ def student(path: Path) -> Path:
 
 
 def model(path: Path) -> Path:
-    made = SiteModel.of((np.ones((3, 4)), np.zeros(3)))
+    made = SiteModel(weights=np.ones((4, 3)), bias=0.0, labels="abc", thresholds=0.5)
     made.save(file := path / "model.npz")
     return file
 

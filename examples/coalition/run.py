@@ -1,8 +1,7 @@
 """Three sites and a guardian on one machine, set up and run with the commands of docs/coalition.md.
 
 Copies the TOML files beside this script into a folder, makes and pins certificates, trains a model
-for each site, starts the guardian and the answering sites as processes, and lets north ask. With
-the secure engine where it is installed, else in clear text, and then marked INSECURE.
+for each site, starts the guardian and the answering sites as processes, and lets north ask.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +26,6 @@ from privote.datasets.embedded import load_scenes
 
 HERE = Path(__file__).resolve().parent
 SITES = ("guardian", "north", "south", "west")
-SECURE = find_spec("spu") is not None
 QUERIES = 20
 
 
@@ -44,8 +41,6 @@ def lay_out(folder: Path) -> None:
     for site in SITES:
         text = (HERE / f"{site}.toml").read_text(encoding="utf-8")
         text = re.sub(r"127\.0\.0\.1:(74\d\d)", lambda at: f"127.0.0.1:{free[at[1]]}", text)
-        if not SECURE:
-            text = 'engine = "clear"\ninsecure = true\n' + text
         (folder / site).mkdir()
         (folder / site / "site.toml").write_text(text, encoding="utf-8")
         make(folder / site, site)  # privote capc certs make SITE --folder ...
@@ -61,11 +56,10 @@ def train(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     terms = read_terms(folder / "coalition.toml")
     data = load_scenes(private=900, public=QUERIES, test=1)
     for place, site in enumerate(SITES[1:]):
-        own = [terms.labels.index(label) for label in terms.labels_of(site)]
         part = slice(300 * place, 300 * (place + 1))
         model = OneVsRestClassifier(LogisticRegression(C=0.1))
-        model.fit(data.X_private[part], data.Y_private[part][:, own])
-        SiteModel.of(model, labels=terms.labels_of(site)).save(folder / site / "model.npz")
+        model.fit(data.X_private[part], data.Y_private[part])
+        SiteModel.of(model, labels=terms.labels).save(folder / site / "model.npz")
     return data.X_public, data.Y_public
 
 

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 import privote as pv
-from privote.capc.models import SiteModel
-from privote.capc.retrain import FIGURES, Records, judge, retrain_site, train_site
+from privote.capc.models import FIGURES, Records, SiteModel, judge, retrain_site, train_site
 
 from .counts import answered, spread
 from .kinds import FAILS, HOLDS, PART, Bench, Measured, Plot, Verdict

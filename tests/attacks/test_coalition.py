@@ -41,7 +41,7 @@ def test_stated_epsilon_covers_what_sites_learnt_from_others(outcome: Outcome) -
         run = simulation(terms, np.ones((2, voters, 1)))
         for querier in terms.queriers:
             answers = run.ask(querier, identity(2, 4))
-            facts = facts_of(terms, querier, answers, stamp="")
+            facts = facts_of(terms, querier, answers)
             tried += 1
             through += min(answers.epsilon, facts["epsilon"]) < least
             assert "epsilon 20 at delta 1e-05" in statement(facts)
@@ -52,7 +52,7 @@ def test_stated_epsilon_covers_what_sites_learnt_from_others(outcome: Outcome) -
 def test_a_statement_has_no_smaller_epsilon_than_the_budget(guarantee: str) -> None:
     terms = terms_of(queriers=("q0", "q1"), guarantee=guarantee, epsilon=200.0)
     answers = simulation(terms, np.ones((2, 3, 2))).ask("q0", identity(2, 4))
-    said = statement(facts_of(terms, "q0", answers, stamp=""))
+    said = statement(facts_of(terms, "q0", answers))
     numbers = [word for line in said.splitlines() for word in line.split("epsilon ")[1:]]
     assert [float(text.split()[0]) for text in numbers] == [200.0]
 

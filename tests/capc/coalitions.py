@@ -13,11 +13,11 @@ from tests.capc.sessions import both_sides
 
 import privote as pv
 from privote.capc.coalition import Letter, Seat, Simulation
-from privote.capc.engine import CLEAR
+from privote.capc.engine import SecureEngine
 from privote.capc.journal import GuardianJournal, QuerierJournal
 from privote.capc.models import SiteModel
 from privote.capc.programs import QUERIER
-from privote.capc.roles import Action, Complain, Compute, Event, Lost, Tick
+from privote.capc.roles import CLEAR, Action, Complain, Compute, Event, Lost, Tick
 from privote.capc.terms import Terms
 from privote.errors import PrivoteError
 
@@ -97,12 +97,7 @@ class Observed(Simulation):
         if self.engine == CLEAR:
             return super()._computed(ours, theirs)
         results = both_sides(
-            self.engine,
-            ours.programs,
-            ours.inputs,
-            theirs.inputs,
-            others=theirs.programs,
-            deadline=ours.seconds,
+            SecureEngine(), ours.programs, ours.inputs, theirs.inputs, others=theirs.programs
         )
         for found in results.values():
             if isinstance(found, Exception):
@@ -121,24 +116,19 @@ def terms_of(
     parties: int = 3,
     labels: int = 2,
     features: int = 4,
-    own: dict[int, tuple[int, ...]] | None = None,
     **more: Any,
 ) -> Terms:
-    """Return terms of ``parties`` parties p0, p1, ...; ``own`` gives some of them fewer labels."""
-    names = tuple(f"label{i}" for i in range(labels))
-    known = {f"p{i}": None for i in range(parties)} | {
-        f"p{i}": tuple(names[j] for j in few) for i, few in (own or {}).items()
-    }
+    """Return terms of ``parties`` parties p0, p1, ..."""
     chosen: dict[str, Any] = {
         "name": "test",
-        "labels": names,
+        "labels": tuple(f"label{i}" for i in range(labels)),
         "features": features,
         "mechanism": mechanism or pv.BinaryVoting(sigma=2.0),
         "guarantee": "worst-case",
         "epsilon": 1000.0,
         "delta": 1e-5,
         "guardian": "pg",
-        "parties": known,
+        "parties": tuple(f"p{i}" for i in range(parties)),
         "queriers": ("q0",),
         "minimum": 2,
         "timeout": 10.0,
@@ -152,13 +142,21 @@ def models_for(terms: Terms, ballots: npt.NDArray[Any]) -> dict[str, SiteModel]:
     for place, party in enumerate(terms.parties):
         weights = np.full((terms.features, len(terms.labels)), -1.0)
         weights[: len(ballots)] = np.where(ballots[:, place].astype(bool), 1.0, -1.0)
-        whole = SiteModel(
-            layers=((weights, np.zeros(len(terms.labels))),),
-            labels=terms.labels,
-            thresholds=np.full(len(terms.labels), 0.5),
-        )
-        models[party] = whole.only(terms.labels_of(party))
+        models[party] = linear(terms, weights)
     return models
+
+
+def linear(terms: Terms, weights: Any, bias: Any = 0.0) -> SiteModel:
+    """Return a model of these weights (features, labels)."""
+    return SiteModel(weights=weights, bias=bias, labels=terms.labels, thresholds=0.5)  # type: ignore[arg-type]
+
+
+def random_models(terms: Terms, seed: int = 5) -> dict[str, SiteModel]:
+    """Return models at random."""
+    rng, shape = np.random.default_rng(seed), (terms.features, len(terms.labels))
+    return {
+        p: linear(terms, rng.normal(size=shape), rng.normal(size=shape[1])) for p in terms.parties
+    }
 
 
 def identity(queries: int, features: int) -> IntArray:
@@ -174,8 +172,6 @@ def simulation(terms: Terms, ballots: npt.NDArray[Any], **more: Any) -> Observed
 def votes_of(
     terms: Terms, ballots: npt.NDArray[Any], present: tuple[str, ...] | None = None
 ) -> npt.NDArray[np.int8]:
-    """Return the cube the mechanism would be given: -1 for who is missing or lacks a label."""
-    names = tuple(terms.parties)
-    there = np.array([present is None or name in present for name in names])
-    known = terms.has(names).astype(bool) & there[:, None]
-    return np.where(known, ballots, -1).astype(np.int8)
+    """Return the cube the mechanism would be given: -1 for who is missing."""
+    there = np.array([present is None or name in present for name in terms.parties])
+    return np.where(there[:, None], ballots, -1).astype(np.int8)

@@ -10,13 +10,35 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from privote.capc.engine import OTHER, OWN, engine
+from privote.capc.engine import OTHER, OWN, Frame, SecureEngine, _array, packed
 from privote.capc.programs import PEER, QUERIER, Program
 from privote.errors import PeerError
 
 Inputs = Sequence[Mapping[str, Any]]
+
+
+class ClearEngine(SecureEngine):
+    """Hides nothing: the peer sends its inputs to the querier, who computes alone."""
+
+    name = "clear"
+
+    def __init__(self) -> None:
+        pass
+
+    def _computed(self, session: Any) -> Any:
+        session.agree(repr(session.programs).encode())
+        outputs: list[Any] = []
+        for program, given in zip(session.programs, session.inputs, strict=True):
+            if session.side == PEER:
+                session.exchange(packed(Frame("inputs", {}, [dict(given)])))
+                continue
+            sent = msgspec.msgpack.decode(session.exchange(b""), type=Frame, dec_hook=_array)
+            querier = program.checked(QUERIER, given, outputs[-1] if outputs else None)
+            outputs.append(program.in_clear(querier, program.checked(PEER, sent.arrays[0])))
+        return outputs
 
 
 class LocalChannel:
@@ -74,7 +96,7 @@ class LocalChannel:
 
 
 def both_sides(
-    name: str,
+    engine: SecureEngine,
     programs: Sequence[Program],
     querier: Inputs,
     peer: Inputs,
@@ -93,7 +115,7 @@ def both_sides(
 
         def run(side: str, mine: Sequence[Program], inputs: Inputs, channel: Any) -> None:
             try:
-                results[side] = engine(name).run(mine, side, inputs, channel, deadline=deadline)
+                results[side] = engine.run(mine, side, inputs, channel, deadline=deadline)
             except Exception as error:
                 results[side] = error
                 channel.close()

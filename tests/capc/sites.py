@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.capc.sessions import ClearEngine
+
 from privote.capc.certs import Own, Trust, make, pin
 from privote.capc.driver import Driver
-from privote.capc.engine import engine
-from privote.capc.roles import Action, Event, Finish, Tick
-from privote.capc.streams import Client, Settings
+from privote.capc.roles import Action, Event, Tick
+from privote.capc.streams import Caller, Settings
 
 
 def free_port() -> int:
@@ -111,20 +114,34 @@ class InThread:
 
 
 class Running(InThread):
-    """A role with these settings."""
+    """A role with these settings; what it computes is in clear unless told."""
 
-    def __init__(self, role: Any, own: Own, trust: Trust, *, name: str = "clear", **settings: Any):
+    def __init__(
+        self, role: Any, own: Own, trust: Trust, *, engine: Any = None, **settings: Any
+    ) -> None:
         made = Settings(own=own, trust=trust, **{"addresses": {}, **settings})
-        super().__init__(lambda log: Driver(role, engine=engine(name), settings=made, log=log))
+        computes = engine or ClearEngine()
+        super().__init__(lambda log: Driver(role, engine=computes, settings=made, log=log))
 
 
-def client_of(
-    peer: str, address: str, own: Own, trust: Trust, *, role: str, log: Any, most_message: int
-) -> Client:
+def caller_of(
+    peer: str, address: str, own: Own, trust: Trust, role: str = "querying", **more: Any
+) -> Caller:
     """Return what calls a peer at this address."""
-    addresses = {peer: address}
-    made = Settings(own=own, trust=trust, addresses=addresses, most_message=most_message)
-    return Client(peer, made, role=role, log=log)
+    made = Settings(own=own, trust=trust, addresses={peer: address}, **more)
+    return Caller(made, role=role)
+
+
+def said_by(site: Path) -> str:
+    """Return what the program of a site has logged."""
+    return site.with_name("log.txt").read_text(encoding="utf-8", errors="replace")
+
+
+def query(site: Path, rows: Path, output: Path, **more: Any) -> subprocess.Popen[str]:
+    """Start a querying party as an administrator would."""
+    words = [sys.executable, "-m", "privote", "capc", "query", site, rows, "--output", output]
+    pipe = subprocess.PIPE
+    return subprocess.Popen([*words, "--json"], stdout=pipe, stderr=pipe, text=True, **more)
 
 
 def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
@@ -133,15 +150,3 @@ def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
     while not condition():
         assert time.monotonic() < end, "it did not come true in time"
         time.sleep(0.01)
-
-
-__all__ = [
-    "Finish",
-    "InThread",
-    "Running",
-    "Scripted",
-    "client_of",
-    "free_port",
-    "trusting",
-    "until",
-]

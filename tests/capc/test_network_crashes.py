@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 
-from tests.capc.sites import until
+from tests.capc.coalitions import random_models, terms_of
+from tests.capc.sites import query, said_by, until
 
-from privote import BinaryVoting
-from privote.capc.coalition import COMMAND, Rehearsal, lay_out
-from privote.capc.models import SiteModel
-from privote.capc.site import LISTENING
-from privote.capc.terms import Terms
+from privote.capc.coalition import lay_out, running
 
 pytestmark = [
     pytest.mark.slow,
@@ -31,130 +27,84 @@ pytestmark = [
 ROWS = 60
 
 
+class Coalition:
+    """Three answering parties and a guardian that run, and one that asks."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.terms = terms_of(features=64, labels=4, guarantee="allowance", timeout=60.0)
+        self.sites = lay_out(folder, self.terms, random_models(self.terms))
+        self.rows = folder / "rows.npz"
+        np.savez(self.rows, X=np.random.default_rng(0).uniform(-1, 1, (ROWS, 64)))
+
+    def asking(self, output: str = "out") -> Any:
+        return query(self.sites["q0"], self.rows, self.folder / output)
+
+    def until_said(self, site: str, text: str) -> None:
+        until(lambda: text in said_by(self.sites[site]), 120)
+
+
+def ended(asking: Any) -> tuple[int, Any, str]:
+    out, log = asking.communicate(timeout=240)
+    return asking.returncode, json.loads(out) if out.strip() else None, log
+
+
+def workers(program: Any) -> list[Any]:
+    """Return the processes that a program has started."""
+    return psutil.Process(program.pid).children(recursive=True)
+
+
 @pytest.fixture
-def coalition(tmp_path: Path) -> Any:
-    """Return sites, terms and the rows' file of a coalition of three answering parties."""
-    rng = np.random.default_rng(0)
-    terms = Terms(
-        name="crashes",
-        labels=("a", "b", "c", "d"),
-        features=64,
-        bound=1.0,
-        bits=16,
-        mechanism=BinaryVoting(sigma=2.0),
-        epsilon=20.0,
-        delta=1e-5,
-        guardian="guardian",
-        parties={"north": None, "south": None, "west": None},
-        queriers=("east",),
-        timeout=60.0,
-    )
-    models = {
-        party: SiteModel(
-            layers=((rng.normal(size=(64, 4)), np.zeros(4)),),
-            labels=terms.labels,
-            thresholds=np.full(4, 0.5),
-        )
-        for party in terms.parties
-    }
-    np.savez(tmp_path / "rows.npz", X=rng.uniform(-1, 1, (ROWS, 64)))
-    return lay_out(tmp_path, terms, models), terms, tmp_path / "rows.npz"
+def there(tmp_path: Path) -> Coalition:
+    return Coalition(tmp_path)
 
 
-class Asking:
-    """A querying party that runs while the test does something to the others."""
-
-    def __init__(self, site: Path, rows: Path, output: Path) -> None:
-        self.output = output
-        self.process = subprocess.Popen(
-            [*COMMAND, "query", str(site), str(rows), "--output", str(output), "--json"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def end(self) -> tuple[int, Any, str]:
-        out, log = self.process.communicate(timeout=240)
-        return self.process.returncode, json.loads(out) if out.strip() else None, log
-
-
-def logged(programs: Rehearsal, site: str, text: str) -> Callable[[], bool]:
-    return lambda: text in programs.log(site)
-
-
-def workers(programs: Rehearsal, site: str) -> int:
-    """Return how many processes a site's program has started."""
-    import psutil
-
-    return len(psutil.Process(programs.processes[site].pid).children(recursive=True))
-
-
-def test_an_answering_party_killed_in_its_session_is_left_out(coalition: Any) -> None:
-    sites, terms, rows = coalition
-    with Rehearsal(sites, terms) as programs:
-        asking = Asking(sites["east"], rows, rows.parent / "out")
-        until(logged(programs, "south", "to east: willing"), 60)
-        until(lambda: workers(programs, "south") > 0, 60)
-        programs.processes["south"].kill()
-        programs.processes["south"].wait()
-        code, said, log = asking.end()
-    assert code == 0, log
-    assert said["parties"] == ["north", "west"]
-    assert said["voters"] == 3
-    assert list(said["left_out"]) == ["south"]
-    assert "south is left out" in log
-
-
-def test_an_answering_party_stopped_in_its_session_leaves_nothing_behind(coalition: Any) -> None:
-    import psutil
-
-    sites, terms, rows = coalition
-    with Rehearsal(sites, terms) as programs:
-        asking = Asking(sites["east"], rows, rows.parent / "out")
-        until(logged(programs, "south", "to east: willing"), 60)
-        until(lambda: workers(programs, "south") > 0, 60)
-        south = programs.processes["south"]
-        started = psutil.Process(south.pid).children(recursive=True)
-        south.terminate()
-        assert south.wait(60) == 0
-        assert "south has stopped" in programs.log("south")
+@pytest.mark.parametrize("how", ["kill", "terminate"])
+def test_an_answering_party_that_ends_in_its_session_is_left_out(
+    there: Coalition, how: str
+) -> None:
+    with running(there.sites, there.terms) as programs:
+        asking = there.asking()
+        there.until_said("p1", "to q0: willing")
+        until(lambda: workers(programs["p1"]), 60)
+        started = workers(programs["p1"])
+        getattr(programs["p1"], how)()
+        assert (programs["p1"].wait(60) == 0) == (how == "terminate")
         until(lambda: not any(process.is_running() for process in started), 60)
-        code, said, log = asking.end()
+        code, said, log = ended(asking)
     assert code == 0, log
-    assert said["parties"] == ["north", "west"]
+    assert (said["parties"], said["voters"]) == (["p0", "p2"], 3)
+    assert list(said["left_out"]) == ["p1"]
+    assert "p1 is left out" in log
 
 
-def test_a_querying_party_killed_in_a_session_can_ask_again(coalition: Any) -> None:
-    sites, terms, rows = coalition
-    with Rehearsal(sites, terms) as programs:
-        asking = Asking(sites["east"], rows, rows.parent / "out")
-        until(logged(programs, "north", "to east: willing"), 60)
-        until(lambda: workers(programs, "north") > 0, 60)
-        asking.process.kill()
-        asking.end()
-        until(logged(programs, "north", "broke"), 60)
-        until(lambda: workers(programs, "north") <= 1, 60)  # at most what multiprocessing keeps
-        code, said, log = Asking(sites["east"], rows, rows.parent / "again").end()
+def test_a_querying_party_killed_in_a_session_can_ask_again(there: Coalition) -> None:
+    with running(there.sites, there.terms) as programs:
+        asking = there.asking()
+        there.until_said("p0", "to q0: willing")
+        until(lambda: workers(programs["p0"]), 60)
+        asking.kill()
+        ended(asking)
+        there.until_said("p0", "broke")
+        until(lambda: len(workers(programs["p0"])) <= 1, 60)  # what multiprocessing keeps
+        code, said, log = ended(there.asking("again"))
     assert code == 0, log
     assert said["resumed"]
-    assert said["parties"] == ["north", "south", "west"]
+    assert said["parties"] == ["p0", "p1", "p2"]
 
 
-def test_a_guardian_killed_in_the_decision_never_decides_it_again(coalition: Any) -> None:
-    sites, terms, rows = coalition
-    with Rehearsal(sites, terms) as programs:
-        asking = Asking(sites["east"], rows, rows.parent / "out")
-        until(logged(programs, "guardian", "to east: ready"), 120)
-        programs.processes["guardian"].kill()
-        programs.processes["guardian"].wait()
-        code, _, log = asking.end()
+def test_a_guardian_killed_in_the_decision_never_decides_it_again(there: Coalition) -> None:
+    with running(there.sites, there.terms) as programs:
+        asking = there.asking()
+        there.until_said("pg", "to q0: ready")
+        programs["pg"].kill()
+        code, _, log = ended(asking)
         assert code == 5
-        assert "never decided again" in log or "guardian cannot be reached" in log
+        assert "never decided again" in log or "pg cannot be reached" in log
         first = re.search(r"grant ([0-9a-f]{32})", log)
-        assert not (rows.parent / "out" / "labels.npz").exists()
-        programs.start("guardian")
-        until(lambda: programs.log("guardian").count(LISTENING) == 2, 60)
-        code, said, log = Asking(sites["east"], rows, rows.parent / "again").end()
+        assert not (there.folder / "out" / "labels.npz").exists()
+    with running(there.sites, there.terms):
+        code, said, log = ended(there.asking("again"))
     assert code == 0, log
     assert not said["resumed"]
     assert first is not None

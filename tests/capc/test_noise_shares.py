@@ -69,7 +69,6 @@ def test_many_runs_follow_the_pmf_of_the_shares(name: str, missing: int, guarant
         parties=5,
         labels=3,
         features=1,
-        own={1: (0, 2)},
         guarantee=guarantee,
         epsilon=1e6,
         most_queries=queries,
@@ -166,32 +165,11 @@ def test_a_site_without_its_half_is_left_out(fault: str) -> None:
             return [letter]
         assert message.noise is not None
         noise = None if fault == "none" else message.noise[:-1]
-        wrong = Willing(message.batch, message.hidden, noise)
+        wrong = Willing(message.batch, noise)
         return [Letter(letter.sender, letter.to, encode(wrong))]
 
     answers = simulation(terms, np.ones((8, 3, 2)), post=post).ask("q0", identity(8, 8))
     assert answers.left_out == {"p2": "its noise is not what the terms say"}
-
-
-class Seeded(Observed):
-    """A simulation in which one site has a seed, and nobody else."""
-
-    def _entropy(self, name: str) -> Entropy:
-        return Entropy(5 if name == "p2" else None)
-
-
-@pytest.mark.parametrize("noise", ["sites", "guardian"])
-def test_a_share_from_a_seed_does_not_count_where_noise_is_to_protect(noise: str) -> None:
-    """The ledger has no stamp for it; the guardian draws in its place, as for any who is missing.
-
-    Where the guardian draws all of the noise, a seed opens nobody's votes but the site's own.
-    """
-    terms = terms_of(parties=3, features=8, noise=noise)
-    run = Seeded(terms, models_for(terms, np.ones((8, 3, 2))), seed=None)
-    answers = run.ask("q0", identity(8, 8))
-    assert ("p2" in answers.parties) == (noise == "guardian")
-    if noise == "sites":
-        assert "the noise of p2 comes from a seed" in answers.left_out["p2"]
 
 
 # -- what it costs ---------------------------------------------------------------------------------
@@ -309,18 +287,17 @@ def test_what_remains_covers_those_who_ask_with_fewer_voters(guarantee: str) -> 
 def test_a_statement_says_where_no_noise_is_left_among_fewer_voters() -> None:
     terms = shared(parties=3, features=8, queriers=("q0", "p0"), epsilon=100.0)
     answers = simulation(terms, np.ones((8, 3, 2))).ask("q0", identity(8, 8))
-    facts = facts_of(terms, "q0", answers, stamp="")
+    facts = facts_of(terms, "q0", answers)
     assert facts["noise_if_known"] == {"2": {"sigma": 1.414, "epsilon": None}}
     assert "there remain: sigma 1.414, no epsilon, since none is left" in statement(facts)
 
 
 def test_what_is_charged_is_the_shares_price() -> None:
-    terms = shared(parties=4, labels=2, own={1: (0,)})
+    terms = shared(parties=4, labels=2)
     noise = terms.shared
     assert noise is not None
     prices = Prices(terms)
-    np.testing.assert_array_equal(prices.each("p0", "q0"), 2 * noise.surprise_rdp(4, 1))
-    np.testing.assert_array_equal(prices.each("p1", "q0"), noise.surprise_rdp(4, 1))
+    np.testing.assert_array_equal(prices.each("q0"), 2 * noise.surprise_rdp(4, 1))
 
 
 # -- terms and statements --------------------------------------------------------------------------
@@ -362,4 +339,4 @@ def test_a_statement_says_who_knows_the_noise() -> None:
         for party in range(5 - missing, 5):
             run.kill((f"p{party}", ANSWERING))
         answers = run.ask("q0", identity(8, 8))
-        assert wanted in statement(facts_of(terms, "q0", answers, stamp=""))
+        assert wanted in statement(facts_of(terms, "q0", answers))

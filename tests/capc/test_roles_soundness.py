@@ -18,7 +18,7 @@ from tests.capc.coalitions import terms_of
 import privote as pv
 from privote.audit.textbook import renyi
 from privote.capc.programs import AllowanceProgram, DecisionProgram
-from privote.capc.roles import decision_programs, offsets
+from privote.capc.roles import decision_programs, offset
 from privote.capc.terms import Terms
 
 ORDERS = np.array([1.1, 2.0, 5.0, 30.0])
@@ -49,7 +49,6 @@ class Run:
         self.terms, self.allowance, self.rows, self.rng = terms, allowance, rows, rng
         self.voters = terms.voters("q0")
         self.labels = len(terms.labels)
-        self.has = terms.has(self.voters)
         self.quiet = rng.random() < 0.5  # the two worlds speak in different batches
         self.outcomes = (
             np.array(
@@ -81,29 +80,23 @@ class Run:
         return np.array([n[0] for n in nodes]), np.array([n[1] for n in nodes])
 
     def _public(self) -> dict[str, Any]:
-        """Return what both worlds share: others' ballots, who is there, what is lost, a guess."""
+        """Return what both worlds share: others' ballots, who is there, what is lost."""
         shape = (self.rows, len(self.voters), self.labels)
         there = self.rng.random(len(self.voters)) < 0.8
         if there.sum() < 2:
             there[:] = True
-        base = np.zeros((self.rows, self.labels), np.int64)
-        if not self.terms.by_ballot and self.terms.guarantee == "allowance":
-            base = self.rng.integers(0, 2, base.shape) * int(self.rng.random() < 0.6)
         return {
             "ballots": self.rng.integers(0, 2, shape),
             "there": there,
-            "base": base,
             "lost": self.rng.random() < 0.15,
         }
 
     def _ballots(self, public: dict[str, Any], world: int, batch: int) -> npt.NDArray[Any]:
         ballots = public["ballots"].copy()
         if self.quiet and batch % 2 == world:
-            ballots[:, 0] = public["base"]
+            ballots[:, 0] = 0
         else:
-            flip = self.rng.random((self.rows, self.labels)) < self.rng.choice([0.3, 1.0])
-            ballots[:, 0] = np.where(flip, 1 - public["base"], public["base"])
-        ballots = ballots * self.has
+            ballots[:, 0] = self.rng.random((self.rows, self.labels)) < self.rng.choice([0.3, 1.0])
         weights = self.terms.counted.weights
         if weights is not None:
             ballots = ballots * np.array(weights)[ballots.sum(axis=2)][:, :, None]
@@ -117,28 +110,21 @@ class Run:
         rest = left.copy()
         there = public["there"]
         if self.terms.guarantee == "allowance":
-            guess = bool(public["base"].any())
-            (made,) = decision_programs(self.terms, "q0", self.rows, parties, baseline=guess)
+            (made,) = decision_programs(self.terms, "q0", self.rows, parties)
             assert isinstance(made, AllowanceProgram)
             program = replace(made, charged=(self.allowance,) * len(parties))
-            values = {
-                "shares": ballots[:, there],
-                "masks": 0,
-                "left": left[there],
-                "fresh": 0,
-                "base": public["base"],
-            }
-            margins = margins_of(program, {**values, "shares": ballots[:, there]}, most)
+            values = {"shares": ballots[:, there], "masks": 0, "left": left[there], "fresh": 0}
+            margins = margins_of(program, values, most)
             cells = (self.rows, self.labels)
             out = program.compute(np, {**values, "vote": np.zeros(cells), "gate": np.zeros(cells)})
             # What was lost after it got out: the public bound is taken instead of the count.
-            bound = self.rows * (1 if self.terms.by_ballot else self.has[there].sum(axis=1))
+            bound = self.rows * (1 if self.terms.by_ballot else self.labels)
             rest[there] = left[there] - bound if public["lost"] else out["left"]
         else:
             (decision,) = decision_programs(self.terms, "q0", self.rows, parties)
             assert isinstance(decision, DecisionProgram)
             shares = 2 * ballots[:, there].sum(axis=1)
-            bar = offsets(self.terms, "q0", parties)
+            bar = offset(self.terms, "q0", parties)
             margins = margins_of(decision, {"shares": shares, "masks": -bar}, most)
         grid = self.terms.counted.unit
         logs = self.terms.mechanism.log_probs(
@@ -166,7 +152,7 @@ def test_an_allowance_never_costs_more_than_was_charged(
     name: str, rows: int, batches: int, labels: int
 ) -> None:
     allowance = 1 + (rows == 2)
-    terms = terms_of(MECHANISMS[name], labels=labels, guarantee="allowance", own={2: (0,)})
+    terms = terms_of(MECHANISMS[name], labels=labels, guarantee="allowance")
     stated = terms.mechanism.surprise_rdp(3, labels, ORDERS) * 2 * allowance
     worst = ratio_of(terms, stated, 12, allowance=allowance, rows=rows, batches=batches)
     assert 0.1 < worst <= 1 + 1e-9
@@ -177,10 +163,8 @@ def test_an_allowance_never_costs_more_than_was_charged(
 def test_composition_never_costs_more_than_was_charged(
     name: str, parties: int, rows: int, labels: int
 ) -> None:
-    own = {0: (0,)} if labels == 2 else None
-    terms = terms_of(MECHANISMS[name], parties=parties, labels=labels, own=own)
-    known = len(terms.labels_of("p0"))
-    each = terms.mechanism.worst_case_rdp(parties, known, ORDERS)
+    terms = terms_of(MECHANISMS[name], parties=parties, labels=labels)
+    each = terms.mechanism.worst_case_rdp(parties, labels, ORDERS)
     worst = ratio_of(terms, 2 * rows * each, 12, allowance=0, rows=rows, batches=2)
     assert 0.1 < worst <= 1 + 1e-9
 

@@ -1,14 +1,20 @@
-"""A site: files read strictly, with errors that name file, key, rule and value; its log."""
+"""A site: files read strictly, with errors that name file and key; files that `lay_out` writes."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.capc.coalitions import random_models, terms_of
 
+from privote import BinaryVoting, Gate, TauVoting
+from privote.capc.coalition import lay_out, to_toml
+from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING
 from privote.capc.site import Log, Site, read_terms
 from privote.errors import InputError
+from privote.mechanisms import Mechanism
 
 TERMS = """
 name = "three hospitals"
@@ -17,15 +23,12 @@ features = 4
 epsilon = 8.0
 delta = 1e-5
 guardian = "guardian"
+parties = ["north", "south", "west"]
 queriers = ["north"]
 minimum = 2
 [mechanism]
 mechanism = "binary"
 sigma = 4.0
-[parties]
-north = "all"
-south = "all"
-west = ["b"]
 """
 SITE: dict[str, Any] = {
     "name": '"north"',
@@ -47,50 +50,46 @@ def written(folder: Path, terms: str = TERMS, **changes: str | None) -> Path:
 
 
 def test_a_site(tmp_path: Path) -> None:
-    site = Site.read(written(tmp_path))
-    assert site.name == "north"
-    assert site.engine == "spu-cheetah"
+    site = Site.read(written(tmp_path), QUERYING)
+    assert (site.name, site.sessions, site.listen) == ("north", 2, None)
     assert site.key == tmp_path / "north.key"
-    assert site.terms.labels_of("west") == ("b",)
-    assert not site.insecure
-    assert site.stamp == ""
-    site.check_for("querying")
-    assert site.callees("querying") == ("guardian", "south", "west")
-    assert site.callees("answering") == ("guardian",)
-    assert site.callers("answering") == frozenset()  # the only querier is itself
+    assert site.terms.parties == ("north", "south", "west")
+    assert site.callees(QUERYING) == ("guardian", "south", "west")
+    assert site.callees(ANSWERING) == ("guardian",)
+    assert site.callers(ANSWERING) == frozenset()  # the only querier is itself
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("role", "changes", "said"),
     [
-        ({"nmae": '"x"'}, "nmae"),
-        ({"key": None}, "key"),
-        ({"name": '"North"'}, "a site's name"),
-        ({"name": '"east"'}, "name"),
-        ({"name": "3"}, "a site's name"),
-        ({"key": "7"}, "key"),
-        ({"listen": '"7443"'}, "listen"),
-        ({"listen": '"h:70000"'}, "listen"),
-        ({"addresses": "[]"}, "addresses"),
-        ({"addresses": '{south = "x"}'}, "addresses.south"),
-        ({"addresses": '{south = "h:0"}'}, "addresses.south"),
-        ({"addresses": '{east = "h:1"}'}, "addresses"),
-        ({"addresses": '{north = "h:1"}'}, "addresses"),
-        ({"engine": '"semi2k"'}, "engine"),
-        ({"engine": "[]"}, "engine"),
-        ({"engine": '"clear"'}, "engine"),
-        ({"seed": "1"}, "seed"),
-        ({"seed": "-1", "insecure": "true"}, "seed"),
-        ({"insecure": "1"}, "insecure"),
-        ({"sessions": "65"}, "sessions"),
-        ({"sessions": "0"}, "sessions"),
-        ({"sessions": "true"}, "sessions"),
+        (QUERYING, {"nmae": '"x"'}, "nmae"),
+        (QUERYING, {"key": None}, "key"),
+        (QUERYING, {"key": "7"}, r"\$\.key"),
+        (QUERYING, {"key": '""'}, r"\$\.key"),
+        (QUERYING, {"name": '"east"'}, "name"),
+        (QUERYING, {"name": "3"}, r"\$\.name"),
+        (QUERYING, {"listen": '"7443"'}, r"\$\.listen"),
+        (QUERYING, {"addresses": "[]"}, r"\$\.addresses"),
+        (QUERYING, {"addresses": '{south = "x"}'}, r"\$\.addresses"),
+        (QUERYING, {"addresses": '{east = "h:1"}'}, "addresses"),
+        (QUERYING, {"addresses": '{north = "h:1"}'}, "addresses"),
+        (QUERYING, {"engine": '"clear"'}, "engine"),
+        (QUERYING, {"seed": "1"}, "seed"),
+        (QUERYING, {"sessions": "65"}, r"\$\.sessions"),
+        (QUERYING, {"sessions": "true"}, r"\$\.sessions"),
+        (GUARDIAN, {}, "name must be registered as guardian to run `privote capc guardian`"),
+        (ANSWERING, {}, "listen must be given for `privote capc answer`"),
+        (ANSWERING, {"listen": '"h:1"'}, "model must be given"),
+        (QUERYING, {"state": None}, "state must be given for `privote capc query`"),
+        (QUERYING, {"addresses": '{south = "h:1"}'}, "addresses.guardian must be given"),
+        (QUERYING, {"name": '"south"', "addresses": "{}"}, "registered as querying"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, changes: dict[str, str], said: str) -> None:
-    file = written(tmp_path, **changes)
-    with pytest.raises(InputError, match=f"site.toml: {said} "):
-        Site.read(file)
+def test_what_is_wrong_is_named(
+    tmp_path: Path, role: str, changes: dict[str, str | None], said: str
+) -> None:
+    with pytest.raises(InputError, match=f"site.toml: .*{said}"):
+        Site.read(written(tmp_path, **changes), role)
 
 
 @pytest.mark.parametrize(
@@ -100,68 +99,53 @@ def test_what_is_wrong_is_named(tmp_path: Path, changes: dict[str, str], said: s
         ("minimum = 2", "minimun = 2", "'minimun'"),
         ("epsilon = 8.0\n", "", "epsilon"),
         ("sigma = 4.0", "sigma = -4.0", "sigma"),
+        ('"west"]', '"West"]', "a site's name"),
     ],
 )
 def test_terms_are_checked_with_the_files_name(
     tmp_path: Path, old: str, new: str, said: str
 ) -> None:
     assert old in TERMS
-    file = written(tmp_path, TERMS.replace(old, new))
     with pytest.raises(InputError, match=f"coalition.toml: .*{said}"):
-        Site.read(file)
+        Site.read(written(tmp_path, TERMS.replace(old, new)), QUERYING)
 
 
 def test_not_toml_and_not_there(tmp_path: Path) -> None:
-    (tmp_path / "bad.toml").write_text("a = ")
-    with pytest.raises(InputError, match=r"bad\.toml: is not TOML"):
-        Site.read(tmp_path / "bad.toml")
-    with pytest.raises(InputError, match=r"absent\.toml: cannot be read"):
-        Site.read(tmp_path / "absent.toml")
+    for text, said in (("a = ", "is not TOML"), ("a = " + "[" * 5000, "TOML"), (None, "cannot be")):
+        file = tmp_path / "some.toml"
+        file.unlink(missing_ok=True)
+        if text is not None:
+            file.write_text(text)
+        with pytest.raises(InputError, match=rf"some\.toml: .*{said}"):
+            Site.read(file, QUERYING)
     (tmp_path / "long.toml").write_text("#" * (1 << 20) + "\n")
     with pytest.raises(InputError, match="at most"):
         read_terms(tmp_path / "long.toml")
 
 
 @pytest.mark.parametrize(
-    ("role", "changes", "said"),
+    "mechanism",
     [
-        ("guardian", {}, "name must be registered as guardian to run `privote capc guardian`"),
-        ("answering", {}, "listen must be given for `privote capc answer`"),
-        ("answering", {"listen": '"h:1"'}, "model must be given"),
-        ("querying", {"state": None}, "state must be given for `privote capc query`"),
-        ("querying", {"addresses": '{south = "h:1"}'}, "addresses.guardian must be given"),
-        ("querying", {"name": '"south"', "addresses": "{}"}, "registered as querying"),
+        BinaryVoting(sigma=2.0),
+        BinaryVoting(sigma=2.0, gate=Gate(threshold=2.0, sigma=1.5)),
+        TauVoting(sigma=2.0, tau=1.5, grid=1024),
     ],
 )
-def test_each_program_says_what_it_lacks(
-    tmp_path: Path, role: str, changes: dict[str, str | None], said: str
-) -> None:
-    site = Site.read(written(tmp_path, **changes))
-    with pytest.raises(InputError, match=said):
-        site.check_for(role)
+def test_what_is_laid_out_can_be_read(tmp_path: Path, mechanism: Mechanism) -> None:
+    terms = terms_of(mechanism, queriers=("p0", "q0"), name='a "quoted" é name\\n')
+    files = lay_out(tmp_path, terms, random_models(terms))
+    back = read_terms(tmp_path / "coalition.toml")
+    assert (back.mechanism, back.digest()) == (terms.mechanism, terms.digest())
+    roles = {"pg": GUARDIAN, "q0": QUERYING, "p0": ANSWERING, "p1": ANSWERING, "p2": ANSWERING}
+    sites = [Site.read(files[name], role) for name, role in roles.items()]
+    Site.read(files["p0"], QUERYING)
+    assert len({site.listen for site in sites if site.listen}) == 4
+    assert "None" not in to_toml({"a": 1, "b": None})
 
 
-def test_insecure_is_stamped(tmp_path: Path) -> None:
-    site = Site.read(written(tmp_path, engine='"clear"', insecure="true", seed="7"))
-    assert site.stamp.startswith("INSECURE: ")
-    assert "SIMULATED" in site.stamp
-    assert "SIMULATED" in Site.read(written(tmp_path, insecure="true", seed="7")).stamp
-    assert Site.read(written(tmp_path, insecure="true")).stamp == ""
-
-
-def test_strangers_do_not_fill_the_log(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 0.0
-    monkeypatch.setattr("privote.capc.site.time.monotonic", lambda: now)
-    log = Log()
-    line = "E0000 00:00:00.0 1 s.cc:1] Handshake failed with error x: {}: why"
-    for _ in range(500):
-        log._tell(line.format("CERTIFICATE_VERIFY_FAILED"))
-    log._tell(line.format("HTTP_REQUEST"))
-    now = 61.0
-    log._tell(line.format("CERTIFICATE_VERIFY_FAILED"))
-    said = capfd.readouterr().err.splitlines()
-    assert len(said) == 3
-    assert "does not speak TLS" in said[1]
-    assert said[2].endswith("so were 499 more since")
+def test_a_log_has_one_line_an_event(capsys: pytest.CaptureFixture[str]) -> None:
+    Log()("two\nlines \x1b[31m")
+    Log(json=True)("an event")
+    one, two = capsys.readouterr().err.splitlines()
+    assert one.endswith("two lines ?[31m")
+    assert json.loads(two)["event"] == "an event"

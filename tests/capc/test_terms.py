@@ -29,7 +29,7 @@ MECHANISMS = [
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=str)
 def test_terms_survive_being_written(mechanism: pv.Mechanism) -> None:
-    terms = terms_of(mechanism, own={1: (1,)}, hidden=8, queriers=("q0", "p0"))
+    terms = terms_of(mechanism, queriers=("q0", "p0"))
     again = Terms.from_dict(json.loads(json.dumps(terms.to_dict())))
     assert again.digest() == terms.digest()
     assert again.promise() == terms.promise()
@@ -46,23 +46,17 @@ def test_terms_can_be_read_from_toml() -> None:
         delta = 1e-6
         guardian = "pg"
         queriers = ["x"]
-        [parties]
-        x = "all"
-        y = ["a"]
-        z = ["a", "b"]
+        parties = ["x", "z", "y"]
         [mechanism]
         mechanism = "binary"
         sigma = 7.0
         gate = { threshold = 2, sigma = 1.0 }
     """
     terms = Terms.from_dict(tomllib.loads(text))
-    assert terms.parties == {"x": None, "y": ("a",), "z": ("a", "b")}
+    assert terms.parties == ("x", "z", "y")
     assert terms.mechanism.gate == pv.Gate(threshold=2, sigma=1.0)
     assert terms.guarantee == "allowance"
-    assert terms.voters("x") == ("y", "z")
-    assert terms.has(("x", "y")).tolist() == [[1, 1], [1, 0]]
-    plain = {**tomllib.loads(text), "parties": ["x", "y", "z"]}
-    assert Terms.from_dict(plain).labels_of("y") == ("a", "b")
+    assert terms.voters("x") == ("z", "y")
 
 
 CHANGES: dict[str, Any] = {
@@ -74,11 +68,10 @@ CHANGES: dict[str, Any] = {
     "epsilon": 1.0,
     "delta": 1e-6,
     "guardian": "guard",
-    "parties": {"p0": None, "p2": None, "p1": None},
+    "parties": ("p0", "p2", "p1"),
     "queriers": ("q0", "q1"),
     "minimum": 3,
     "most_queries": 10,
-    "hidden": 4,
     "timeout": 11.0,
     "bound": 2.0,
     "bits": 11,
@@ -89,7 +82,7 @@ CHANGES: dict[str, Any] = {
 def test_any_change_is_another_digest(name: str) -> None:
     one, two = terms_of(), replace(terms_of(), **{name: CHANGES[name]})
     assert one.digest() != two.digest()
-    kept = {"name", "guardian", "features", "minimum", "most_queries", "hidden", "timeout"}
+    kept = {"name", "guardian", "features", "minimum", "most_queries", "timeout"}
     assert (one.promise() == two.promise()) == (name in kept | {"bound", "bits"})
 
 
@@ -106,16 +99,14 @@ BAD: dict[str, tuple[dict[str, Any], str | None]] = {
     "delta": ({"delta": 1.0}, "delta"),
     "guardian asks": ({"guardian": "q0"}, "guardian"),
     "guardian answers": ({"guardian": "p1"}, "guardian"),
-    "a session's name": ({"parties": {"decision": None, "p1": None}}, "parties"),
+    "a session's name": ({"parties": ("decision", "p1")}, "parties"),
     "a path": ({"guardian": "../pg"}, "guardian"),
-    "one party": ({"parties": {"p0": None}}, None),
-    "asks itself": ({"parties": {"q0": None, "p0": None}}, None),
+    "one party": ({"parties": ("p0",)}, None),
+    "asks itself": ({"parties": ("q0", "p0")}, None),
     "one ballot alone": ({"minimum": 1}, "minimum"),
     "minimum": ({"minimum": 4}, None),
-    "strange label": ({"parties": {"p0": ("z",), "p1": None}}, None),
-    "no labels": ({"parties": {"p0": (), "p1": None}}, "labels of p0"),
+    "labels by party": ({"parties": {"p0": "all", "p1": "all"}}, "parties"),
     "nobody asks": ({"queriers": ()}, "queriers"),
-    "hidden": ({"hidden": 0}, "hidden"),
     "timeout": ({"timeout": float("inf")}, "timeout"),
 }
 

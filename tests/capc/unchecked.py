@@ -29,7 +29,7 @@ def main(side: str, folder: str, rows: int, features: int, labels: int) -> None:
     }
     if side == "querier":
         inputs["x"][:] = inputs["x"][0]
-    Runner(side, runtime_config(), Path(folder), 60.0).run(ready, inputs)
+    Runner(side, runtime_config(), Path(folder), 60.0).run(program, ready, inputs)
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""One suite that every engine for two-party computation must pass."""
+"""What the secure engine must do; the one in clear of the tests must do it too, bit for bit."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ import numpy as np
 import psutil
 import pytest
 from scipy.stats import chisquare
-from tests.capc.sessions import LocalChannel, any_inputs, both_sides
+from tests.capc.sessions import ClearEngine, LocalChannel, any_inputs, both_sides
 from tests.capc.wiretap import Wiretap, ciphertexts, repeated
 from tests.refusals import refused
 
-from privote.capc.engine import _Worker, engine
+from privote.capc.engine import SecureEngine, _Worker
 from privote.capc.programs import (
     PEER,
     QUERIER,
@@ -35,25 +35,23 @@ from privote.capc.programs import (
 from privote.errors import InputError, MissingExtraError, PeerError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SECURE = "spu-cheetah"
 
 
-@pytest.fixture(params=["clear", SECURE], scope="module")
-def name(request: pytest.FixtureRequest) -> str:
-    return available(str(request.param))
-
-
-def available(name: str) -> str:
+def made(kind: type[SecureEngine]) -> SecureEngine:
     try:
-        engine(name)
+        return kind()
     except MissingExtraError as error:
         pytest.skip(str(error))
-    return name
+
+
+@pytest.fixture(params=[ClearEngine, SecureEngine], scope="module")
+def engine(request: pytest.FixtureRequest) -> SecureEngine:
+    return made(request.param)
 
 
 @pytest.fixture(scope="module")
-def secure() -> str:
-    return available(SECURE)
+def secure() -> SecureEngine:
+    return made(SecureEngine)
 
 
 @pytest.fixture(autouse=True)
@@ -79,9 +77,9 @@ def workers() -> list[psutil.Process]:
 TABLE = (0, 1000, 707, 577, 500)
 
 
-def ballot_case(seed: int, *, hidden: int | None = None, table: Any = None) -> Any:
+def ballot_case(seed: int, *, table: Any = None) -> Any:
     """Return a ballot program with quantised-like inputs; several scores are exactly 0."""
-    program = BallotProgram(rows=11, features=24, labels=4, hidden=hidden, weights=table)
+    program = BallotProgram(rows=11, features=24, labels=4, weights=table)
     values = np.random.default_rng(seed)
     querier = {"x": values.integers(-(2**14), 2**14, (11, 24))}
     querier["x"][3:6] = 0
@@ -90,10 +88,7 @@ def ballot_case(seed: int, *, hidden: int | None = None, table: Any = None) -> A
     }
     peer["mask"] = values.integers(-(2**63), 2**63 - 1, (11, 4))
     # A row of zeros scores its bias: exactly 0, just below, just above.
-    last = "bias" if hidden is None else "bias2"
-    peer[last] = np.array([0, -1, 1, 0])
-    if hidden is not None:
-        peer["bias1"] = np.zeros(hidden, np.int64)
+    peer["bias"] = np.array([0, -1, 1, 0])
     return program, querier, peer
 
 
@@ -128,9 +123,6 @@ def near_allowance(program: AllowanceProgram, seed: int) -> Any:
         for part in ("vote", "gate") if program.gated else ("vote",):
             querier[part] = values.integers(-(2**63), 2**63 - 1, cells)
             peer[part] = program.steps * peer[part] - querier[part]
-    if program.baseline:
-        querier["base"] = values.integers(0, 2, cells)
-        peer["base"][:] = 0
     return program, querier, peer
 
 
@@ -170,19 +162,16 @@ def all_cases() -> dict[str, tuple[Program, dict[str, Any], dict[str, Any]]]:
         "shared, gated": DecisionProgram(rows=20, labels=5, gated=True, shared=True),
     }
     sizes = {"rows": 6, "parties": 3, "voters": 4, "labels": 3}
-    has = ((1, 0, 1), (1, 1, 1), (0, 0, 1))
     allowances = {
         "allowance": AllowanceProgram(**sizes),
         "allowance, charged": AllowanceProgram(**sizes, charged=(5, 2, 1000)),  # 0, 3, 1000 left
-        "allowance, baseline": AllowanceProgram(**sizes, gated=True, baseline=True, has=has),
+        "allowance, gated": AllowanceProgram(**sizes, gated=True),
         "allowance, ballots": AllowanceProgram(**sizes, grid=7, by_ballot=True, gated=True),
-        "allowance, shared": AllowanceProgram(**sizes, steps=32, gated=True, baseline=True),
+        "allowance, shared": AllowanceProgram(**sizes, steps=32, gated=True),
     }
     cases: dict[str, Any] = {
         "linear": ballot_case(0),
-        "hidden": ballot_case(1, hidden=6),
         "tau": ballot_case(2, table=TABLE),
-        "hidden tau": ballot_case(3, hidden=6, table=TABLE),
         "clip": clip_case(),
         "uniform": uniform_case(),
         **chunks_of(),
@@ -200,10 +189,10 @@ CASES = all_cases()
 
 
 @pytest.fixture(scope="module")
-def outputs(name: str) -> dict[str, dict[str, Any]]:
+def outputs(engine: SecureEngine) -> dict[str, dict[str, Any]]:
     """Run all cases in one session, and return what the querier got."""
     programs, querier, peer = ([case[i] for case in CASES.values()] for i in range(3))
-    results = both_sides(name, programs, querier, peer)
+    results = both_sides(engine, programs, querier, peer)
     assert results[PEER] is None
     assert isinstance(results[QUERIER], list), results
     return dict(zip(CASES, results[QUERIER], strict=True))
@@ -278,62 +267,64 @@ def small(side: str) -> dict[str, Any]:
         ({"strange": np.zeros((2, 2), np.int64)}, "strange"),
     ],
 )
-def test_wrong_inputs(name: str, tmp_path: Path, change: dict[str, Any], why: str) -> None:
+def test_wrong_inputs(
+    engine: SecureEngine, tmp_path: Path, change: dict[str, Any], why: str
+) -> None:
     ends = LocalChannel.pair(tmp_path)
     with pytest.raises(InputError, match=why):
-        engine(name).run([SMALL], QUERIER, [{**small(QUERIER), **change}], ends[0], deadline=5)
+        engine.run([SMALL], QUERIER, [{**small(QUERIER), **change}], ends[0], deadline=5)
     with refused(None, PeerError):  # nothing was sent
         ends[1].exchange(b"", 0.01)
 
 
-def test_missing_inputs(name: str, tmp_path: Path) -> None:
+def test_missing_inputs(engine: SecureEngine, tmp_path: Path) -> None:
     ends = LocalChannel.pair(tmp_path)
     with pytest.raises(InputError, match="shares"):
-        engine(name).run([SMALL], QUERIER, [{}], ends[0], deadline=5)
+        engine.run([SMALL], QUERIER, [{}], ends[0], deadline=5)
     with refused("inputs"):
-        engine(name).run([SMALL], QUERIER, [], ends[0], deadline=5)
+        engine.run([SMALL], QUERIER, [], ends[0], deadline=5)
     allowance = AllowanceProgram(rows=1, parties=1, voters=1, labels=1)
     first = {"shares": np.zeros((1, 1, 1), np.int64)}
     with pytest.raises(InputError, match="left"):  # nothing is carried into the first
-        engine(name).run([allowance], QUERIER, [first], ends[0], deadline=5)
+        engine.run([allowance], QUERIER, [first], ends[0], deadline=5)
     for deadline in (0, -1, float("nan")):
         with refused("deadline"):
-            engine(name).run([SMALL], QUERIER, [small(QUERIER)], ends[0], deadline=deadline)
+            engine.run([SMALL], QUERIER, [small(QUERIER)], ends[0], deadline=deadline)
 
 
-def test_different_programs(name: str) -> None:
+def test_different_programs(engine: SecureEngine) -> None:
     """A program that differs only in a flag is found out on both sides, before anything runs."""
     other = DecisionProgram(rows=2, labels=2, gated=True)
     results = both_sides(
-        name, [SMALL], [small(QUERIER)], [any_inputs(other, PEER, 0)], others=[other]
+        engine, [SMALL], [small(QUERIER)], [any_inputs(other, PEER, 0)], others=[other]
     )
     for side in (QUERIER, PEER):
         assert isinstance(results[side], PeerError), results
     assert "nothing was computed" in str(results[QUERIER]) + str(results[PEER])
 
 
-def test_peer_that_never_comes(name: str, tmp_path: Path) -> None:
+def test_peer_that_never_comes(engine: SecureEngine, tmp_path: Path) -> None:
     ends = LocalChannel.pair(tmp_path)
     started = time.monotonic()
     with refused(None, PeerError):
-        engine(name).run([SMALL], QUERIER, [small(QUERIER)], ends[0], deadline=2)
+        engine.run([SMALL], QUERIER, [small(QUERIER)], ends[0], deadline=2)
     assert time.monotonic() - started < 60
     ends[0].close()
     ends[1].close()
 
 
-def test_closed_link(name: str, tmp_path: Path) -> None:
+def test_closed_link(engine: SecureEngine, tmp_path: Path) -> None:
     ends = LocalChannel.pair(tmp_path)
     ends[1].close()
     with pytest.raises((PeerError, InputError)):
-        engine(name).run([SMALL], QUERIER, [small(QUERIER)], ends[0], deadline=30)
+        engine.run([SMALL], QUERIER, [small(QUERIER)], ends[0], deadline=30)
 
 
 MANY = [DecisionProgram(rows=400, labels=20, gated=True)] * 40
 
 
 @pytest.mark.parametrize("harm", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stalls"])
-def test_peer_harmed(secure: str, harm: signal.Signals) -> None:
+def test_peer_harmed(secure: SecureEngine, harm: signal.Signals) -> None:
     """A peer whose engine dies or stalls in the middle: PeerError, no result, no process left."""
 
     struck: list[int] = []
@@ -357,19 +348,19 @@ def test_peer_harmed(secure: str, harm: signal.Signals) -> None:
     assert isinstance(results[PEER], PeerError)
 
 
-def test_process_ends_with_its_starter(secure: str, tmp_path: Path) -> None:
+def test_process_ends_with_its_starter(secure: SecureEngine, tmp_path: Path) -> None:
     """Whoever waits for a peer and is killed leaves no engine behind."""
     script = textwrap.dedent(
         f"""
         import sys
         import numpy as np
         from privote.capc.programs import DecisionProgram
-        from privote.capc.engine import engine
+        from privote.capc.engine import SecureEngine
         from tests.capc.sessions import LocalChannel
         channel, _ = LocalChannel.pair({str(tmp_path)!r})
         share = {{"shares": np.zeros((2, 2), np.int64)}}
         program = DecisionProgram(rows=2, labels=2)
-        engine({secure!r}).run([program], "querier", [share], channel, deadline=100)
+        SecureEngine().run([program], "querier", [share], channel, deadline=100)
         """
     )
     starter = subprocess.Popen([sys.executable, "-c", script])
@@ -385,7 +376,7 @@ def test_process_ends_with_its_starter(secure: str, tmp_path: Path) -> None:
     assert not [one for one in mine if one.is_running() and one.status() != "zombie"]
 
 
-def test_a_program_with_many_open_files_computes(secure: str) -> None:
+def test_a_program_with_many_open_files_computes(secure: SecureEngine) -> None:
     """Connections are open files, and strangers may hold thousands of them."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= hard < 2000:
@@ -401,11 +392,11 @@ def test_a_program_with_many_open_files_computes(secure: str) -> None:
     assert isinstance(results[QUERIER], list), results
 
 
-def test_folder_must_be_private(secure: str, tmp_path: Path) -> None:
+def test_folder_must_be_private(secure: SecureEngine, tmp_path: Path) -> None:
     ends = LocalChannel.pair(tmp_path)
     ends[0].folder.chmod(0o755)
     with pytest.raises(InputError, match="only its owner"):
-        engine(secure).run([SMALL], QUERIER, [small(QUERIER)], ends[0], deadline=5)
+        secure.run([SMALL], QUERIER, [small(QUERIER)], ends[0], deadline=5)
 
 
 # --- what is on the wire -----------------------------------------------------------------------
@@ -413,7 +404,7 @@ def test_folder_must_be_private(secure: str, tmp_path: Path) -> None:
 TAPPED = BallotProgram(rows=256, features=16, labels=16)
 
 
-def tapped(name: str, folder: Path, x: Any) -> Wiretap:
+def tapped(engine: SecureEngine, folder: Path, x: Any) -> Wiretap:
     wire = Wiretap(folder)
     values = np.random.default_rng(1)
     peer = {
@@ -421,13 +412,13 @@ def tapped(name: str, folder: Path, x: Any) -> Wiretap:
         "bias": values.integers(-(2**20), 2**20, 16),
         "mask": values.integers(-(2**63), 2**63 - 1, (256, 16)),
     }
-    results = both_sides(name, [TAPPED], [{"x": x}], [peer], channels=(wire.querier, wire.peer))
+    results = both_sides(engine, [TAPPED], [{"x": x}], [peer], channels=(wire.querier, wire.peer))
     wire.close()
     assert isinstance(results[QUERIER], list), results
     return wire
 
 
-def test_traffic_does_not_depend_on_the_rows(secure: str, tmp_path: Path) -> None:
+def test_traffic_does_not_depend_on_the_rows(secure: SecureEngine, tmp_path: Path) -> None:
     """Equal rows and different rows look alike to the peer: as many messages, of the same sizes."""
     pytest.importorskip("pyarrow", reason="unpacking ciphertexts needs pyarrow")
     values = np.random.default_rng(2)
@@ -449,7 +440,7 @@ def test_traffic_does_not_depend_on_the_rows(secure: str, tmp_path: Path) -> Non
             assert len(ciphertexts(wire.messages(side))) == 2
 
 
-def test_what_the_chunk_rule_prevents(secure: str, tmp_path: Path) -> None:
+def test_what_the_chunk_rule_prevents(secure: SecureEngine, tmp_path: Path) -> None:
     """Beyond the rule the peer sees that rows are equal: two responses share half their bytes."""
     pytest.importorskip("pyarrow", reason="unpacking ciphertexts needs pyarrow")
     sizes = (1024, 16, 16)

@@ -44,9 +44,12 @@ class AnsweringParty(Role):
         super().__init__(terms, name, engine, entropy)
         if name not in terms.parties:
             raise InputError("name", "must be an answering party of the coalition", name)
-        _check_model(model, terms, terms.labels_of(name), name)
-        self.hidden = model.hidden
-        self._model = quantise_model(model, bound=terms.bound, bits=terms.bits, labels=terms.labels)
+        if model.labels != terms.labels:
+            rule = f"must have the labels of the terms, in order: {', '.join(terms.labels)}"
+            raise InputError("model", rule, ", ".join(model.labels))
+        if model.features != terms.features:
+            raise InputError("model", f"must have {terms.features} features", model.features)
+        self._model = quantise_model(model, bound=terms.bound, bits=terms.bits)
         # Confirmed ones only: others cost whoever names them nothing, and there may be many.
         self._seen: set[str] = set()
 
@@ -55,10 +58,6 @@ class AnsweringParty(Role):
             return [r.Send(sender, QUERYING, self._hello())]
         if hello.role != GUARDIAN:
             raise PeerError(f"{sender} has nothing to say to {self.name} as {hello.role}")
-        if hello.simulated and not self.entropy.simulated:
-            del self._greeted[sender, GUARDIAN]
-            why = f"the noise of {sender} comes from a seed and protects nobody"
-            return self._give_up(list(self._batches), why)
         return [self._confirm(batch) for batch, held in self._batches.items() if held.masks is None]
 
     def _hear_answer(self, sender: str, answer: m.Answer) -> list[r.Action]:
@@ -90,9 +89,9 @@ class AnsweringParty(Role):
         self.timers.drop(confirmed.batch)
         labels = len(self.terms.labels)
         held.masks = words(self.entropy, held.queries, labels * (1 + self.terms.parts))
-        programs = ballot_programs(self.terms, held.queries, self.hidden)
+        programs = ballot_programs(self.terms, held.queries)
         mask = {"mask": held.masks[:, :labels]}
-        willing = m.Willing(confirmed.batch, self.hidden, self._noise(held, held.masks[:, labels:]))
+        willing = m.Willing(confirmed.batch, self._noise(held, held.masks[:, labels:]))
         return [
             r.Send(held.querier, QUERYING, willing),
             r.Compute(
@@ -118,7 +117,7 @@ class AnsweringParty(Role):
         held = self._batches.get(batch)
         if held is None or held.masks is None:
             return []  # given up in the meantime
-        self.timers.set(batch, self.terms.timeout)
+        self._forget(batch)  # if they do not arrive, the guardian decides without this party
         return [r.Send(self.terms.guardian, GUARDIAN, m.Masks(batch, held.masks))]
 
     def _on_broken(self, event: r.Broken) -> list[r.Action]:
@@ -132,11 +131,6 @@ class AnsweringParty(Role):
             r.Send(self.terms.guardian, GUARDIAN, m.Refused.of(batch, error)),
             r.Complain(error),
         ]
-
-    def _hear_masks_taken(self, sender: str, taken: m.MasksTaken) -> list[r.Action]:
-        self._held(taken.batch)
-        self._forget(taken.batch)
-        return []
 
     def _hear_refused(self, sender: str, refused: m.Refused) -> list[r.Action]:
         error = refused.error(sender)
@@ -172,20 +166,3 @@ class AnsweringParty(Role):
             raise PeerError(f"batch {batch} is not known here")
         held: _Batch = self._batches[batch]
         return held
-
-
-def _check_model(model: SiteModel, terms: Terms, labels: tuple[str, ...], name: str) -> None:
-    if set(model.labels) != set(labels):
-        raise InputError(
-            "model",
-            f"must have the labels {name} is registered with, {', '.join(labels)}, got "
-            f"{', '.join(model.labels)}",
-        )
-    if model.features != terms.features:
-        raise InputError("model", f"must have {terms.features} features", model.features)
-    hidden, most = model.hidden, terms.hidden
-    if hidden is not None and (most is None or hidden > most):
-        allowed = "be linear" if most is None else f"have at most {most} hidden units"
-        raise InputError(
-            "model", f"must {allowed}, as hidden in the terms says, got {hidden} units"
-        )

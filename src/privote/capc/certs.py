@@ -5,17 +5,14 @@ name. A certificate is self-signed and may sign nothing (CA:FALSE); who holds it
 the fingerprint of the certificate that was pinned, never by a name written inside it. Keys are
 P-256: the TLS library of gRPC does not accept Ed25519.
 
-A *trust* folder has one file a site, ``NAME.pem``, with one or more pinned certificates (two while
-a site changes over to a renewed one), and the file ``revoked`` with fingerprints that are never
-accepted again. It is read anew whenever it changes.
+A *trust* folder has one file a site, ``NAME.pem``, with one or more pinned certificates: two while
+a site changes over to another one. A program reads it when it starts.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,7 +26,6 @@ from ..errors import InputError, whole
 from ..files import complete
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-REVOKED = "revoked"
 _MOST_BYTES = 64 * 1024  # of a file with certificates
 _MOST_DAYS = 3650
 _NO_USES = (
@@ -67,7 +63,7 @@ class Certificate:
         if moment < self.begins:
             return f"is not valid before {_day(self.begins)}: check the clock"
         if moment > self.ends:
-            return f"expired at {_day(self.ends)}: `privote capc certs renew` makes the next one"
+            return f"expired at {_day(self.ends)}: `privote capc certs make` makes another"
         return None
 
     @property
@@ -78,10 +74,10 @@ class Certificate:
 
 def check_name(name: str) -> str:
     """Return a site's name if it can stand in a certificate and in a file's name."""
-    if not isinstance(name, str) or not NAME.fullmatch(name) or name == REVOKED:
+    if not isinstance(name, str) or not NAME.fullmatch(name):
         raise InputError(
             "a site's name must be 1 to 63 of a-z, 0-9 and '-', not beginning or ending with '-', "
-            f"and not {REVOKED!r}, got {name!r:.80}"
+            f"got {name!r:.80}"
         )
     return name
 
@@ -91,37 +87,10 @@ def make(folder: Path, name: str, *, days: int = 365) -> Certificate:
 
     Refuses to replace a key or a certificate that is there.
     """
-    return _make_pair(folder, name, check_name(name), days, "`certs renew` makes the next one")
-
-
-def renew(folder: Path, name: str, *, days: int = 365) -> Certificate:
-    """Make the next key and certificate beside the ones in use: ``NAME.next.key``, ``.pem``.
-
-    Give ``NAME.next.pem`` to the others, who pin it too; then `switch`.
-    """
-    read_one(folder / f"{check_name(name)}.pem")
-    stem = f"{name}.next"
-    return _make_pair(folder, stem, name, days, "switch to it first, or remove it")
-
-
-def switch(folder: Path, name: str) -> Certificate:
-    """Use the renewed pair from here on; running programs take it at their next connection."""
-    check_name(name)
-    key, certificate = folder / f"{name}.next.key", folder / f"{name}.next.pem"
-    made = read_one(certificate)
-    if not key.is_file():
-        raise InputError(f"{str(key)!r} is missing: there is nothing to switch to")
-    # A crash in between leaves a key that does not fit its certificate, which `Own` refuses.
-    key.replace(folder / f"{name}.key")
-    certificate.replace(folder / f"{name}.pem")
-    return made
-
-
-def _make_pair(folder: Path, stem: str, name: str, days: int, instead: str) -> Certificate:
-    key_file, certificate_file = folder / f"{stem}.key", folder / f"{stem}.pem"
+    key_file, certificate_file = folder / f"{check_name(name)}.key", folder / f"{name}.pem"
     for file in (key_file, certificate_file):
         if file.exists():
-            raise InputError(f"{str(file)!r} exists: {instead}")
+            raise InputError(f"{str(file)!r} exists: make the next one in another folder")
     whole("days", days, most=_MOST_DAYS)
     key, pem = _signed(name, days)
     try:
@@ -227,15 +196,8 @@ def _day(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%d %H:%M UTC")
 
 
-def pinned_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of pinned certificates in a trust folder, by name."""
-    if not folder.is_dir():
-        raise InputError("trust", "must be a folder with pinned certificates", str(folder))
-    yield from sorted(file for file in folder.glob("*.pem") if NAME.fullmatch(file.stem))
-
-
-def pin(folder: Path, file: Path, *, name: str | None = None, alone: bool = False) -> Certificate:
-    """Pin a site's certificate: whoever holds its key is that site from here on.
+def pin(folder: Path, file: Path, *, name: str | None = None) -> Certificate:
+    """Pin a site's certificate, beside older ones: whoever holds its key is that site.
 
     Parameters
     ----------
@@ -245,8 +207,6 @@ def pin(folder: Path, file: Path, *, name: str | None = None, alone: bool = Fals
         The certificate that the site's administrator handed over.
     name
         The site it must be for; an error if the certificate names another.
-    alone
-        Drop the site's older pins. Otherwise both are accepted, as a change-over needs.
     """
     given = read_one(file)
     if name is not None and given.name != check_name(name):
@@ -255,93 +215,46 @@ def pin(folder: Path, file: Path, *, name: str | None = None, alone: bool = Fals
     if fault is not None:
         raise InputError(f"the certificate of {given.name!r} {fault}")
     folder.mkdir(parents=True, exist_ok=True)
-    if given.fingerprint in revoked(folder):
-        raise InputError(
-            f"this certificate of {given.name!r} was revoked and stays so: {given.fingerprint}"
-        )
     pinned = folder / f"{given.name}.pem"
-    held = [] if alone or not pinned.exists() else read_all(pinned)
+    held = read_all(pinned) if pinned.exists() else []
     kept = [each for each in held if each.fingerprint != given.fingerprint]
-    _replace(pinned, b"".join(each.pem for each in [*kept, given]))
+    with complete(pinned, force=True) as part:
+        part.write_bytes(b"".join(each.pem for each in [*kept, given]))
     return given
 
 
-def revoke(folder: Path, name: str, *, fingerprint: str | None = None) -> list[Certificate]:
-    """Remove a site's pins (or one of them) and note their fingerprints as revoked for good."""
-    pinned = folder / f"{check_name(name)}.pem"
-    if not pinned.exists():
-        raise InputError(f"no certificate of {name!r} is pinned in {str(folder)!r}")
-    held = read_all(pinned)
-    gone = [each for each in held if fingerprint in (None, each.fingerprint)]
-    if not gone:
-        raise InputError(f"{name!r} has no pinned certificate with fingerprint {fingerprint!r}")
-    # Noted first: a crash in between leaves a pin that is revoked, and `Trust` leaves it out.
-    noted = revoked(folder) | {each.fingerprint for each in gone}
-    _replace(folder / REVOKED, "".join(f"{each}\n" for each in sorted(noted)).encode())
-    kept = [each for each in held if each not in gone]
-    _replace(pinned, b"".join(each.pem for each in kept)) if kept else pinned.unlink()
-    return gone
-
-
-def revoked(folder: Path) -> frozenset[str]:
-    """Return the fingerprints that were revoked."""
-    try:
-        return frozenset((folder / REVOKED).read_text(encoding="ascii").split())
-    except FileNotFoundError:
-        return frozenset()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{str(folder / REVOKED)!r} cannot be read: {error}") from None
-
-
-def _replace(path: Path, data: bytes) -> None:
-    with complete(path, force=True) as part:
-        part.write_bytes(data)
-
-
 class Trust:
-    """The pinned certificates of a folder, as they are at the moment of asking.
+    """The pinned certificates of a folder, as they are when it is read.
 
     Expired certificates stay listed, so that a refusal can say why; TLS turns them away.
     """
 
     def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise InputError("trust", "must be a folder with pinned certificates", str(folder))
         self.folder = folder
-        self._lock = threading.Lock()
-        self._seen: object = None
         self._by_fingerprint: dict[str, Certificate] = {}
-        self._refresh()
-
-    def _refresh(self) -> dict[str, Certificate]:
-        with self._lock:
-            files = [*pinned_files(self.folder), self.folder / REVOKED]
-            seen = [_state(file) for file in files]
-            if seen != self._seen:
-                gone = revoked(self.folder)
-                found: dict[str, Certificate] = {}
-                for file in files[:-1]:
-                    for each in read_all(file):
-                        if each.name != file.stem:
-                            raise InputError(
-                                f"{str(file)!r} must hold certificates of {file.stem!r}, got one "
-                                f"of {each.name!r}"
-                            )
-                        if each.fingerprint not in gone:
-                            found[each.fingerprint] = each
-                self._by_fingerprint, self._seen = found, seen
-            return self._by_fingerprint
+        for file in sorted(file for file in folder.glob("*.pem") if NAME.fullmatch(file.stem)):
+            for each in read_all(file):
+                if each.name != file.stem:
+                    raise InputError(
+                        f"{str(file)!r} must hold certificates of {file.stem!r}, got one of "
+                        f"{each.name!r}"
+                    )
+                self._by_fingerprint[each.fingerprint] = each
 
     def owner(self, fingerprint: str) -> str | None:
         """Return the site whose pinned certificate has this fingerprint."""
-        found = self._refresh().get(fingerprint)
+        found = self._by_fingerprint.get(fingerprint)
         return None if found is None or found.fault() else found.name
 
     def bundle(self) -> bytes:
         """Return every pinned certificate, for a server."""
-        return b"".join(each.pem for each in self._refresh().values())
+        return b"".join(each.pem for each in self.all())
 
     def of(self, name: str) -> list[Certificate]:
         """Return the valid pinned certificates of one site; an error says why there is none."""
-        held = [each for each in self._refresh().values() if each.name == name]
+        held = [each for each in self.all() if each.name == name]
         valid = [each for each in held if each.fault() is None]
         if not held:
             raise InputError(
@@ -354,16 +267,7 @@ class Trust:
 
     def all(self) -> list[Certificate]:
         """Return every pinned certificate."""
-        return list(self._refresh().values())
-
-
-def _state(path: Path) -> tuple[str | int, ...] | None:
-    """Return what differs as soon as a file is another one; None if there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return str(path), found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode
+        return list(self._by_fingerprint.values())
 
 
 @dataclass(frozen=True)
@@ -374,12 +278,8 @@ class Own:
     certificate: Path
     key: Path
 
-    def state(self) -> object:
-        """Return what differs as soon as one of the two files is another one."""
-        return _state(self.certificate), _state(self.key)
-
-    def read(self) -> tuple[bytes, bytes, Certificate]:
-        """Return key, certificate and what it says; refuse a pair that nobody would accept."""
+    def read(self) -> tuple[bytes, bytes]:
+        """Return key and certificate; refuse a pair that nobody would accept."""
         found = read_one(self.certificate)
         if found.name != self.name:
             raise InputError(
@@ -389,7 +289,7 @@ class Own:
         fault = found.fault()
         if fault is not None:
             raise InputError(f"our own certificate {fault}")
-        return self._read_key(found), found.pem, found
+        return self._read_key(found), found.pem
 
     def _read_key(self, certificate: Certificate) -> bytes:
         try:

@@ -39,22 +39,17 @@ class Prices:
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
 
-    def each(self, party: str, querier: str) -> Floats:
-        """Return what one query, or one surprise of an allowance, costs a party at most: (orders,).
-
-        A party votes on the labels it has, so it can change the outcome of those only.
-        """
-        return _curve(self.terms.priced, self._kind, *self._sizes(party, querier))
+    def each(self, querier: str) -> Floats:
+        """Return what a query, or a surprise of an allowance, costs a party at most: (orders,)."""
+        return self._curve(self.terms.priced, len(self.terms.voters(querier)))
 
     def allowance(self, party: str) -> int:
         """Return V: how many surprises a party has for each querying party, for life.
 
         The largest number that keeps the party's budget if every querying party uses its own.
         """
-        terms = self.terms
-        sizes = tuple(len(terms.voters(asker)) for asker in terms.queriers if asker != party)
-        labels = len(terms.labels_of(party))
-        return _largest(terms.priced, sizes, labels, terms.epsilon, terms.delta)
+        terms, labels = self.terms, len(self.terms.labels)
+        return _largest(terms.priced, self._sizes(party), labels, terms.epsilon, terms.delta)
 
     def allowances(self, querier: str) -> dict[str, int]:
         """Return V of everybody who answers this querying party; of nobody without an allowance."""
@@ -71,7 +66,7 @@ class Prices:
         costs = {}
         for party in self.terms.voters(querier):
             times = FACTOR * self.allowance(party) if self.terms.allowance else queries
-            curve = times * self.each(party, querier)
+            curve = times * self.each(querier)
             costs[party] = float(epsilon(curve, DEFAULT_ORDERS, self.terms.delta))
         return costs
 
@@ -84,30 +79,28 @@ class Prices:
         noise, terms = self.terms.shared, self.terms
         assert noise is not None
         room = _settled(noise, terms.epsilon, terms.delta).filter(DEFAULT_ORDERS).fitting
-        electorates = {
-            frozenset(self._sizes(party, asker) for asker in terms.queriers if asker != party)
-            for party in terms.voters(querier)
-        }
         found = []
-        for sizes in electorates:
-            if shares >= min(voters for voters, _ in sizes):
+        for sizes in {frozenset(self._sizes(party)) for party in terms.voters(querier)}:
+            if shares >= min(sizes):
                 return math.inf
             # Any mix of sizes costs at most the dearest one in its place, which takes fractions.
             parts, more = (1, 0) if len(sizes) == 1 else (_PARTS, 1)
             curves = []
             for size in sizes:
-                times = (room(_curve(noise, self._kind, *size) / parts, MOST) + more) / parts
-                curves.append(times * _curve(noise.without(shares), self._kind, *size))
+                times = (room(self._curve(noise, size) / parts, MOST) + more) / parts
+                curves.append(times * self._curve(noise.without(shares), size))
             curve = np.max(curves, axis=0)
             found.append(float(epsilon(curve, DEFAULT_ORDERS, terms.delta)))
         return max(found)
 
-    @property
-    def _kind(self) -> str:
-        return "surprise_rdp" if self.terms.allowance else "worst_case_rdp"
+    def _curve(self, mechanism: Mechanism | SharedNoise, voters: int) -> Floats:
+        kind = "surprise_rdp" if self.terms.allowance else "worst_case_rdp"
+        return _curve(mechanism, kind, voters, len(self.terms.labels))
 
-    def _sizes(self, party: str, querier: str) -> tuple[int, int]:
-        return len(self.terms.voters(querier)), len(self.terms.labels_of(party))
+    def _sizes(self, party: str) -> tuple[int, ...]:
+        """Return how many voters each of those has who may ask this party."""
+        terms = self.terms
+        return tuple(len(terms.voters(asker)) for asker in terms.queriers if asker != party)
 
 
 # Parties of the same size have the same prices, and finding them takes a while.
@@ -175,17 +168,14 @@ class Charges:
 
         Everything happens under the ledger's only lock, so two guardians never overspend together.
         """
+        each, voters = self.prices.each(querier), self.terms.voters(querier)
+        facts = {"voters": len(voters), "labels": len(self.terms.labels)}
         with self.ledger.writing() as totals:
-            for party in self.terms.voters(querier):
+            for party in voters:
                 accounts = self._accounts(party, querier)
-                facts = {
-                    "voters": len(self.terms.voters(querier)),
-                    "labels": len(self.terms.labels_of(party)),
-                }
                 if self.terms.allowance:
                     self._open(accounts, totals, facts)
                 else:
-                    each = self.prices.each(party, querier)
                     accounts.charge_fitting(
                         each, queries, queries, facts={**facts, "batch": batch}, totals=totals
                     )
@@ -218,7 +208,7 @@ class Charges:
         if account in totals.accounts:
             self._check_account(totals.accounts[account], allowance, party, querier)
             return
-        surprise = self.prices.each(party, querier)
+        surprise = self.prices.each(querier)
         # The account's one voter is the party itself.
         accounts.open_as(totals, account, surprise, np.array([allowance]), {**facts, "voters": 1})
 

@@ -18,7 +18,6 @@ import secrets
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -80,26 +79,11 @@ def link_description(own: str, other: str, side_rank: int, patience: float) -> A
     return description
 
 
-@dataclass(frozen=True)
-class Compiled:
-    """A program ready to run: the executable and the names of its variables."""
+def compile_program(program: Program) -> Any:
+    """Compile a program on this machine and check the result; never run a peer's.
 
-    program: Program
-    executable: Any
-
-    @staticmethod
-    def variable(side: str, name: str) -> str:
-        """Return the engine's name of an input."""
-        return f"{side}.{name}"
-
-    @staticmethod
-    def result(name: str) -> str:
-        """Return the engine's name of an output."""
-        return f"output.{name}"
-
-
-def compile_program(program: Program) -> Compiled:
-    """Compile a program on this machine and check the result; never run a peer's."""
+    The executable's variables are called ``SIDE.NAME`` and ``output.NAME``.
+    """
     import jax
     import jax.numpy as jnp
     from spu import libspu
@@ -126,16 +110,16 @@ def compile_program(program: Program) -> Compiled:
         privote,
         zeros,
         {},
-        [Compiled.variable(side, name) for side, name in places],
+        [f"{side}.{name}" for side, name in places],
         [libspu.Visibility.VIS_SECRET] * len(places),
-        lambda _: [Compiled.result(name) for name in program.outputs()],
+        lambda _: [f"output.{name}" for name in program.outputs()],
         copts=options,
     )
     shapes = [(tuple(one.shape), np.dtype(one.dtype)) for one in results]
     if shapes != [(shape, np.dtype(np.int64)) for shape in program.outputs().values()]:
         raise InputError(f"outputs of {program.name} must be int64 as declared, got {shapes}")
     check_code(executable.code.decode())
-    return Compiled(program, executable)
+    return executable
 
 
 def check_code(code: str) -> None:
@@ -176,8 +160,8 @@ def _sizes(text: str) -> tuple[int, ...]:
     return tuple(int(size) for size in text.split("x")) if text else ()
 
 
-def digest(compiled: Sequence[Compiled], config: Any) -> str:
-    """Return the SHA-256 of everything that must be equal on both sides before they run."""
+def digest(compiled: Sequence[tuple[Program, Any]], config: Any) -> str:
+    """Return the SHA-256 of all that must be equal on both sides: programs with executables."""
     total = hashlib.sha256()
 
     def add(data: bytes) -> None:
@@ -186,11 +170,11 @@ def digest(compiled: Sequence[Compiled], config: Any) -> str:
 
     add(VERSION.encode())
     add(config.SerializeToString())
-    for one in compiled:
-        shapes = [one.program.inputs(QUERIER), one.program.inputs(PEER), one.program.outputs()]
-        public = [one.program.name, one.program.parameters(), shapes]
+    for program, executable in compiled:
+        shapes = [program.inputs(QUERIER), program.inputs(PEER), program.outputs()]
+        public = [program.name, program.parameters(), shapes]
         add(json.dumps(public, sort_keys=True).encode())
-        add(one.executable.SerializeToString())
+        add(executable.SerializeToString())
     return total.hexdigest()
 
 
@@ -226,21 +210,18 @@ def work(wire: Connection, job: Frame) -> None:
     if spu.__version__ != VERSION:
         raise InputError(f"spu must be version {VERSION}, got {spu.__version__}")
     config = runtime_config()
-    ready: dict[Program, Compiled] = {}
-    for program in programs:
-        form = program.padded()
-        if form not in ready:
-            ready[form] = compile_program(form)
-    session = [ready[program.padded()] for program in programs]
+    forms = [program.padded() for program in programs]
+    ready = {form: compile_program(form) for form in dict.fromkeys(forms)}
+    session = [(form, ready[form]) for form in forms]
     send(wire, Frame("compiled", {"digest": digest(session, config)}))
     if receive(wire).kind != "go":
         return
     folder = Path(job.facts["folder"])
     runner = Runner(side, config, folder, float(job.facts["patience"]))
     carried: dict[str, IntArray] | None = None
-    for program, given in zip(programs, job.arrays, strict=True):
+    for program, form, given in zip(programs, forms, job.arrays, strict=True):
         inputs = program.checked(side, given, carried)
-        outputs = runner.run(ready[program.padded()], _padded(program, side, inputs))
+        outputs = runner.run(form, ready[form], _padded(form, side, inputs))
         if outputs is not None:
             carried = {
                 name: np.ascontiguousarray(outputs[name][tuple(slice(size) for size in shape)])
@@ -262,20 +243,22 @@ class Runner:
         self._runtime = spu.Runtime(self._connection, config)
         self._io = spu.Io(2, config)
 
-    def run(self, compiled: Compiled, inputs: dict[str, IntArray]) -> dict[str, IntArray] | None:
+    def run(
+        self, program: Program, executable: Any, inputs: dict[str, IntArray]
+    ) -> dict[str, IntArray] | None:
         """Run one program; the querier gets its outputs, the peer None."""
-        program, runtime = compiled.program, self._runtime
+        runtime = self._runtime
         for owner, side in enumerate(SIDES):
             for name, shape in program.inputs(side).items():
                 value = inputs[name] if side == self.side else np.zeros(shape, np.int64)
-                runtime.set_var(Compiled.variable(side, name), self._own(value, shape, owner))
-        runtime.run(compiled.executable)
+                runtime.set_var(f"{side}.{name}", self._own(value, shape, owner))
+        runtime.run(executable)
         outputs = {}
         for name, shape in program.outputs().items():
-            opened = self._opened(runtime.get_var(Compiled.result(name)), shape)
+            opened = self._opened(runtime.get_var(f"output.{name}"), shape)
             if opened is not None:
                 outputs[name] = opened
-        for variable in (*compiled.executable.input_names, *compiled.executable.output_names):
+        for variable in (*executable.input_names, *executable.output_names):
             runtime.del_var(variable)
         return outputs if self.side == QUERIER else None
 
@@ -350,13 +333,13 @@ def _share_like(own: Any, data: bytes) -> Any:
     return share
 
 
-def _padded(program: Program, side: str, inputs: dict[str, IntArray]) -> dict[str, IntArray]:
+def _padded(form: Program, side: str, inputs: dict[str, IntArray]) -> dict[str, IntArray]:
     """Return inputs for the rows the engine runs: zeros from the querier, random from the peer.
 
     Random, because a mask of zeros would open the ballot of the querier's empty row.
     """
     padded = {}
-    for name, shape in program.padded().inputs(side).items():
+    for name, shape in form.inputs(side).items():
         value = inputs[name]
         if value.shape != shape:
             size = int(np.prod(shape))

@@ -2,8 +2,8 @@
 
 `Simulation` drives the same roles with the same messages as the network does, each message through
 its encoding; in clear text it is fast and hides nothing, and says so. `lay_out` writes for every
-site the folder that its administrator would have, so that what a rehearsal leaves behind is also
-an example to copy from; `Rehearsal` starts guardian and answering parties as programs of their own.
+site the folder that its administrator would have, an example to copy from; `running` starts
+guardian and answering parties as programs of their own.
 `simulate` has a batch labelled either way, on scenes that come with privote: only there is the
 truth known, so only there are labels judged.
 """
@@ -13,15 +13,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
 import time
-import warnings
 from collections import deque
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,23 +31,22 @@ import tomli_w
 from .._version import written
 from ..datasets.embedded import load_scenes
 from ..entropy import Entropy
-from ..errors import BudgetError, InputError, LedgerError, PeerError, PrivoteError, whole
+from ..errors import InputError, PeerError, PrivoteError, whole
 from ..ledger import Ledger
 from ..mechanisms import Mechanism
 from ..metrics import multilabel
-from ..votes.arrays import ArrayFile
 from . import roles as r
 from .answering import AnsweringParty
 from .certs import make, pin
-from .engine import CLEAR, engine
+from .engine import SecureEngine
 from .guardian import PrivacyGuardian
 from .journal import GuardianJournal, QuerierJournal
 from .messages import ANSWERING, GUARDIAN, QUERYING, decode, encode
 from .models import SiteModel
 from .programs import PEER, QUERIER, IntArray
 from .querying import QueryingParty
-from .roles import LabelledBatch, Role, batch_rows
-from .site import LISTENING, stamp_of
+from .roles import CLEAR, LabelledBatch, Role, batch_rows
+from .site import LISTENING, Site, ask
 from .statements import facts_of, write
 from .terms import Terms
 
@@ -106,7 +103,7 @@ class Simulation:
         for party in terms.parties:
             self.start((party, ANSWERING))
 
-    def ask(self, querier: str, X: Any, *, baseline: npt.ArrayLike | None = None) -> LabelledBatch:
+    def ask(self, querier: str, X: Any) -> LabelledBatch:
         """Ask one batch, and return its answers; the error of the querying party if it fails."""
         seat = (querier, QUERYING)
         role = QueryingParty(
@@ -116,7 +113,6 @@ class Simulation:
             self._journal(querier),
             self.engine,
             self._entropy(querier),
-            baseline=baseline,
             abreast=_ABREAST,
         )
         self.roles[seat], self._end = role, None
@@ -235,19 +231,11 @@ class Simulation:
         self._sessions = {}
 
 
-COMMAND = (sys.executable, "-m", "privote", "capc")
 _PATIENCE = 120.0  # seconds for a program to come up on a busy machine
 
 
 def lay_out(
-    folder: Path,
-    terms: Terms,
-    models: Mapping[str, SiteModel],
-    *,
-    engine: str = "spu",
-    insecure: bool = False,
-    seed: int | None = None,
-    sessions: int = 2,
+    folder: Path, terms: Terms, models: Mapping[str, SiteModel], *, sessions: int = 2
 ) -> dict[str, Path]:
     """Write a coalition's files for this machine; returns each site's ``site.toml``.
 
@@ -261,7 +249,7 @@ def lay_out(
     servers = [terms.guardian, *terms.parties]
     addresses = dict(zip(servers, _free_addresses(len(servers)), strict=True))
     written = {}
-    for index, name in enumerate(names):
+    for name in names:
         home = folder / name
         for other in names:
             if other != name:
@@ -272,10 +260,7 @@ def lay_out(
             "certificate": f"{name}.pem",
             "key": f"{name}.key",
             "trust": "trust",
-            "engine": engine,
             "sessions": sessions,
-            "insecure": insecure or None,
-            "seed": None if seed is None else seed + index,  # sites draw apart from each other
             "listen": addresses.get(name),
             "ledger": "ledger.db" if name == terms.guardian else None,
             "state": "state" if name in terms.queriers else None,
@@ -304,8 +289,11 @@ def to_toml(plain: Mapping[str, Any]) -> str:
     return tomli_w.dumps({key: value for key, value in plain.items() if value is not None})
 
 
-class Rehearsal:
-    """Guardian and answering parties as processes; use it as a context.
+@contextlib.contextmanager
+def running(
+    sites: Mapping[str, Path], terms: Terms
+) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+    """Run guardian and answering parties as processes; each logs to ``log.txt`` in its folder.
 
     Parameters
     ----------
@@ -313,115 +301,53 @@ class Rehearsal:
         What `lay_out` returned.
     terms
         The coalition's.
+
+    Raises
+    ------
+    PeerError
+        A program did not start.
     """
-
-    def __init__(self, sites: Mapping[str, Path], terms: Terms) -> None:
-        self.sites, self.terms = dict(sites), terms
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-
-    def __enter__(self) -> Rehearsal:
-        try:
-            for name in (self.terms.guardian, *self.terms.parties):
-                self.start(name)
-            for name in self.processes:
-                self._await(name)
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def log(self, name: str) -> str:
-        """Return what a site's program has logged so far."""
-        path = self.sites[name].with_name("log.txt")
-        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-
-    def start(self, name: str) -> None:
-        """Start a site's program."""
-        verb = "guardian" if name == self.terms.guardian else "answer"
-        with self.sites[name].with_name("log.txt").open("ab") as log:
-            self.processes[name] = subprocess.Popen(
-                [*COMMAND, verb, self.sites[name]],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=_environment(),
-                start_new_session=True,  # a Ctrl-C is for us to pass on, in order
-            )
-
-    def _await(self, name: str) -> None:
-        end = time.monotonic() + _PATIENCE
-        while LISTENING not in self.log(name):
-            if self.processes[name].poll() is not None:
-                said = self.log(name).strip().splitlines() or ["it said nothing"]
-                raise PeerError(f"{name} did not start: {said[-1]}")
-            if time.monotonic() > end:
-                raise PeerError(f"{name} did not start within {_PATIENCE:g} s")
-            time.sleep(0.05)
-
-    def stop(self) -> None:
-        """End all programs as an administrator would."""
-        for process in self.processes.values():
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-        for process in self.processes.values():
+    programs: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        for name in (terms.guardian, *terms.parties):
+            verb = "guardian" if name == terms.guardian else "answer"
+            with sites[name].with_name("log.txt").open("ab") as log:
+                programs[name] = subprocess.Popen(
+                    [sys.executable, "-m", "privote", "capc", verb, sites[name]],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+                    start_new_session=True,  # a Ctrl-C is for us to pass on, in order
+                )
+        for name, program in programs.items():
+            _await(name, sites[name].with_name("log.txt"), program)
+        yield programs
+    finally:
+        for program in programs.values():
+            program.terminate()
+        for program in programs.values():
             try:
-                process.wait(15)
+                program.wait(15)
             except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-    def query(
-        self,
-        name: str,
-        rows: Path,
-        output: Path,
-        *arguments: str,
-        seconds: float = 900.0,
-        tick: Callable[[int], None] | None = None,
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a querying party to its end; ``tick`` is told how many sites are done by then."""
-        end = time.monotonic() + seconds
-        with subprocess.Popen(
-            [*COMMAND, "query", self.sites[name], rows, "--output", output, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=_environment(),
-        ) as process:
-            while True:
-                try:
-                    out, err = process.communicate(timeout=1.0)
-                    break
-                except subprocess.TimeoutExpired:
-                    if time.monotonic() > end:
-                        process.kill()
-                        raise
-                    if tick is not None:
-                        tick(self.done())
-                except BaseException:
-                    process.kill()
-                    raise
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-    def done(self) -> int:
-        """Return how many answering sites have ended a secure session, by what they logged."""
-        return sum(f":{party} with " in self.log(party) for party in self.terms.parties)
+                program.kill()
+                program.wait()
 
 
-def _environment() -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+def _await(name: str, log: Path, program: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + _PATIENCE
+    while LISTENING not in (said := log.read_text(encoding="utf-8", errors="replace")):
+        if program.poll() is not None:
+            why = (said.strip().splitlines() or ["it said nothing"])[-1]
+            raise PeerError(f"{name} did not start: {why}")
+        if time.monotonic() > end:
+            raise PeerError(f"{name} did not start within {_PATIENCE:g} s")
+        time.sleep(0.05)
 
 
 ASKS, KEEPS = "querier", "guardian"  # names of the two sites beside those that answer
 _SCENES = 300  # private scenes of each site
 _GRID = 1 << 16  # steps of a whole vote where ballots are clipped
-_ERRORS: dict[int, type[PrivoteError]] = {
-    error.exit_code: error for error in (InputError, BudgetError, LedgerError, PeerError)
-}
 # Says what comes next, and of how many steps, while it lasts; yields who is told how many are done.
 Telling = Callable[[str, int | None], AbstractContextManager[Callable[[int], None]]]
 
@@ -444,7 +370,7 @@ def terms_of(mechanism: Mechanism, parties: int, queries: int, **budget: Any) ->
         mechanism=counted,
         **budget,
         guardian=KEEPS,
-        parties={f"site-{n}": None for n in range(1, parties + 1)},
+        parties=tuple(f"site-{n}" for n in range(1, parties + 1)),
         queriers=(ASKS,),
         minimum=max(2, parties // 2 + 1),
         most_queries=queries,
@@ -462,13 +388,14 @@ def simulate(
     ``telling`` says what comes next while it lasts.
     """
     if not clear:  # say what is missing before anything is trained
-        engine("spu")
+        SecureEngine()
     with telling("training the sites' models", None):
-        scenes = made(terms, len(terms.parties), terms.most_queries, _SCENES, seed or 0)
+        scenes = made(terms, seed or 0)
     run = _in_clear if clear else _in_processes
-    facts = run(folder, terms, scenes, seed, telling)
-    labels = ArrayFile(folder / "answers" / "labels.npz")["labels"]
-    facts = {**facts, "figures": scenes.figures(labels)}
+    facts, answers = run(folder, terms, scenes, seed, telling)
+    (folder / "answers").mkdir()
+    write(folder / "answers", facts, terms, answers)
+    facts = {**facts, "figures": scenes.figures(answers.labels)}
     summary = json.dumps({**written(1), **facts}, indent=2, allow_nan=False)
     (folder / "summary.json").write_text(summary + "\n", encoding="utf-8")
     return facts
@@ -476,43 +403,39 @@ def simulate(
 
 def _in_processes(
     folder: Path, terms: Terms, scenes: Scenery, seed: int | None, telling: Telling
-) -> dict[str, Any]:
-    """Run every site as a process; returns what the querying site's statement says."""
-    sites = lay_out(folder, terms, scenes.models, insecure=seed is not None, seed=seed)
-    rows = folder / ASKS / "rows.npz"
-    np.savez(rows, X=scenes.X)
-    began = time.monotonic()
-    many = len(terms.parties)
-    with ExitStack() as stack:
+) -> tuple[dict[str, Any], LabelledBatch]:
+    """Ask, with every other site a process of its own."""
+    del seed  # masks and noise of programs that are secure have none
+    sites, many, began = lay_out(folder, terms, scenes.models), len(terms.parties), time.monotonic()
+    with contextlib.ExitStack() as stack:
         with telling(f"starting {many + 1} programs", None):
-            rehearsal = stack.enter_context(Rehearsal(sites, terms))
+            stack.enter_context(running(sites, terms))
         started = time.monotonic()
-        with telling(f"asking {many} sites in secure sessions, some seconds each", many) as tick:
-            done = rehearsal.query(ASKS, rows, folder / "answers", "--json", tick=tick)
-        seconds = time.monotonic() - started
-    (folder / ASKS / "log.txt").write_text(done.stderr, encoding="utf-8")
-    if done.returncode != 0:
-        said = done.stderr.strip().splitlines()
-        why = said[-1].removeprefix("error: ") if said else f"exit {done.returncode}"
-        raise _ERRORS.get(done.returncode, PeerError)(
-            f"the querying site failed: {why}; every site's log is in {str(folder)!r}"
+        site, heard = Site.read(sites[ASKS], QUERYING), 0
+        log = stack.enter_context(sites[ASKS].with_name("log.txt").open("w", encoding="utf-8"))
+        tick = stack.enter_context(
+            telling(f"asking {many} sites in secure sessions, some seconds each", many)
         )
-    facts: dict[str, Any] = json.loads(done.stdout)
-    return {**facts, "start_seconds": round(started - began, 2), "seconds": round(seconds, 2)}
+
+        def tell(line: str) -> None:
+            nonlocal heard
+            log.write(f"{line}\n")
+            heard += line.startswith("session ")
+            tick(min(heard, many))
+
+        facts, answers = ask(site, scenes.X, tell)
+    return {**facts, "start_seconds": round(started - began, 2)}, answers
 
 
 def _in_clear(
     folder: Path, terms: Terms, scenes: Scenery, seed: int | None, telling: Telling
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], LabelledBatch]:
     """Run all roles in this process, in clear text."""
     began = time.monotonic()
     with telling(f"asking {len(terms.parties)} sites", None):
         answers = Simulation(terms, scenes.models, seed=seed).ask(ASKS, scenes.X)
-    facts = facts_of(terms, ASKS, answers, stamp=stamp_of("clear", seed))
-    facts["seconds"] = round(time.monotonic() - began, 2)
-    (folder / "answers").mkdir()
-    write(folder / "answers", facts, terms, answers)
-    return facts
+    facts = facts_of(terms, ASKS, answers)
+    return {**facts, "seconds": round(time.monotonic() - began, 2)}, answers
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -533,40 +456,36 @@ class Scenery:
 
     def figures(self, labels: npt.NDArray[np.int8]) -> list[dict[str, Any]]:
         """Return how good released labels are, beside the majority and a site alone."""
-        votes = np.stack([model.votes(self.X) for model in self.models.values()], axis=1)
-        alone = [self._row("", votes[:, site]) for site in range(votes.shape[1])]
-        majority = (2 * votes.sum(axis=1) >= votes.shape[1]).astype(np.int8)
-        mean = {key: float(np.mean([row[key] for row in alone])) for key in ("ACC", "BAC")}
+        votes = np.stack([model.votes(self.X) for model in self.models.values()])
+        majority = (2 * votes.sum(axis=0) >= len(votes)).astype(np.int8)
+        rows = {
+            "released": [labels],
+            "majority, no noise": [majority],
+            "one site alone, mean": list(votes),
+        }
         return [
-            {**self._row("released", labels), "answered": float((labels >= 0).mean())},
-            {**self._row("majority, no noise", majority), "answered": 1.0},
-            {"labels": "one site alone, mean", **mean, "answered": 1.0},
+            {
+                "labels": name,
+                **{key: self._mean(key, tables) for key in ("ACC", "BAC")},
+                "answered": float(np.mean([table >= 0 for table in tables])),
+            }
+            for name, tables in rows.items()
         ]
 
-    def _row(self, name: str, labels: npt.NDArray[np.int8]) -> dict[str, Any]:
-        said = np.maximum(labels, 0)
-        found = multilabel(self.Y, said.astype(float), said)
-        return {"labels": name, "ACC": float(found["ACC"]), "BAC": float(found["BAC"])}
+    def _mean(self, figure: str, tables: list[npt.NDArray[np.int8]]) -> float:
+        said = [np.maximum(table, 0) for table in tables]
+        return float(np.mean([multilabel(self.Y, one.astype(float), one)[figure] for one in said]))
 
 
-def made(terms: Terms, parties: int, queries: int, scenes: int, seed: int) -> Scenery:
+def made(terms: Terms, seed: int) -> Scenery:
     """Train a model for each site on scenes of its own, and compose scenes to ask."""
-    data = load_scenes(private=parties * scenes, public=queries, test=1, seed=seed)
-    parts = np.array_split(np.arange(len(data.X_private)), parties)
-    models = {
-        party: SiteModel.of(
-            _trained(data.X_private[part], data.Y_private[part]), labels=terms.labels
-        )
-        for party, part in zip(terms.parties, parts, strict=True)
-    }
+    from ..learning.students.classifiers import LinearStudent
+
+    private, public = _SCENES * len(terms.parties), terms.most_queries
+    data = load_scenes(private=private, public=public, test=1, seed=seed)
+    models = {}
+    for place, party in enumerate(terms.parties):
+        part = slice(_SCENES * place, _SCENES * (place + 1))
+        student = LinearStudent(Cs=(0.1,)).fit(data.X_private[part], data.Y_private[part])
+        models[party] = SiteModel.of(student, labels=terms.labels)
     return Scenery(X=data.X_public.astype(np.float64), Y=data.Y_public, models=models)
-
-
-def _trained(X: Any, Y: Any) -> Any:
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.multiclass import OneVsRestClassifier
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a rough model votes too
-        return OneVsRestClassifier(LogisticRegression(C=0.1)).fit(X, Y)

@@ -19,11 +19,10 @@ from .engine import SecureEngine
 from .messages import Message, decode, encode
 from .programs import QUERIER
 from .roles import Role
-from .streams import Client, Line, Log, Server, Settings
-from .tunnel import FRAME, MOST_EXCHANGE, Outbox, Tunnel
+from .streams import Caller, Line, Log, Server, Settings
+from .tunnel import FRAME, Outbox, Tunnel
 
 _GRACE = 5.0  # seconds for sessions to end when the program stops
-_DIGESTS = 4096  # bytes that a secure engine exchanges beside its sockets, and more
 _EARLY = 10.0  # seconds that a tunnel may come before our own side is ready for it
 
 
@@ -47,7 +46,6 @@ class Sessions:
         self, engine: SecureEngine, *, at_a_time: int, report: Callable[[r.Event], None], log: Log
     ) -> None:
         self._engine = engine
-        self._most_exchange = _DIGESTS if engine.secure else MOST_EXCHANGE
         self._report, self._log = report, log
         self._slots = threading.Semaphore(at_a_time)
         self._changed = threading.Condition()
@@ -57,7 +55,7 @@ class Sessions:
         self._stopped = False
         self.bytes = 0  # of all sessions, both ways
 
-    def call(self, client: Callable[[str], Client], work: r.Compute) -> None:
+    def call(self, caller: Caller, work: r.Compute) -> None:
         """Compute as the querier: open a tunnel to the peer and run, in a thread."""
 
         def run() -> None:
@@ -65,9 +63,7 @@ class Sessions:
                 try:
                     if self._stopped:
                         raise PeerError("this program is stopping")
-                    tunnel = client(work.peer).tunnel(
-                        work.session, work.seconds, self._most_exchange
-                    )
+                    tunnel = caller.tunnel(work.peer, work.session, work.seconds)
                 except PrivoteError as error:
                     self._broken(work.session, work.peer, str(error))
                     return
@@ -90,13 +86,7 @@ class Sessions:
         outbox = Outbox(4 * FRAME)
         try:
             yield b""  # ready
-            tunnel = Tunnel(
-                outbox,
-                incoming,
-                first=False,
-                patience=work.seconds,
-                most_exchange=self._most_exchange,
-            )
+            tunnel = Tunnel(outbox, incoming, first=False, patience=work.seconds)
         except BaseException:
             self._slots.release()
             self._broken(session, peer, "the tunnel ended before anything was computed")
@@ -212,8 +202,7 @@ class Driver:
         # Without a bound: a stream has at most one event in it, and a session one.
         self._events: queue.SimpleQueue[r.Event | _Said | None] = queue.SimpleQueue()
         self._lines: dict[tuple[str, str], Line] = {}
-        self._clients: dict[str, Client] = {}
-        self._retired: list[Client] = []
+        self._caller = Caller(settings, role=role.role)
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self.reasons: dict[str, str] = {}  # why a peer was lost, last heard
@@ -273,8 +262,6 @@ class Driver:
         self.sessions.stop()
         with self._lock:
             lines = list(self._lines.values())
-            clients = [*self._clients.values(), *self._retired]
-            self._clients.clear()
         for line in lines:
             line.outbox.close()
         deadline = time.monotonic() + 1.0
@@ -282,32 +269,12 @@ class Driver:
             time.sleep(0.01)
         if self.server is not None:
             self.server.stop()
-        for client in clients:
-            client.close()
+        self._caller.close()
 
     def _tick(self) -> None:
         while not self._stopping.wait(_TICK):
             self.sessions.tick()
-            try:
-                self._expel()
-            except (PrivoteError, OSError) as error:
-                self._log(f"the trust folder cannot be read: {error}")
             self._events.put(r.Tick(time.monotonic()))
-
-    def _expel(self) -> None:
-        """End streams whose certificate was revoked."""
-        if self.server is not None:
-            self.server.expel()
-        with self._lock:
-            gone = [name for name, client in self._clients.items() if not client.trusted]
-            clients = [self._clients.pop(name) for name in gone]
-            idle = [each for each in self._retired if not (each.busy and each.trusted)]
-            self._retired = [each for each in self._retired if each not in idle]
-        for client in idle:
-            client.close()
-        for client in clients:
-            self._log(f"{client.peer}: its certificate was revoked or has expired; leaving it")
-            client.close()
 
     def _act(self, actions: Sequence[r.Action]) -> tuple[bool, Any]:
         """Do what the role asks for; returns whether it is done, and its result."""
@@ -315,7 +282,7 @@ class Driver:
             if isinstance(action, r.Send):
                 self._send(action)
             elif isinstance(action, r.Compute) and action.side == QUERIER:
-                self.sessions.call(self._client, action)
+                self.sessions.call(self._caller, action)
             elif isinstance(action, r.Compute):
                 self.sessions.expect(action)
             elif isinstance(action, r.Complain):
@@ -347,20 +314,10 @@ class Driver:
             return found
         if to not in self.settings.addresses:
             raise PeerError(f"{to} ({role}) is not connected")
-        line = self._client(to).talk(role, self.message, self._hung_up)
+        line = self._caller.talk(to, role, self.message, self._hung_up)
         with self._lock:
             self._lines[to, role] = line
         return line
-
-    def _client(self, peer: str) -> Client:
-        with self._lock:
-            if peer not in self._clients:
-                if peer not in self.settings.addresses:
-                    raise PeerError(f"no address of {peer} is known")
-                self._clients[peer] = Client(
-                    peer, self.settings, role=self.role.role, log=self._log
-                )
-            return self._clients[peer]
 
     def _hung_up(self, line: Line, why: str) -> None:
         """A stream that we opened has ended; no loss if it has a successor."""
@@ -368,9 +325,6 @@ class Driver:
             if self._lines.get((line.peer, line.role), line) is not line:
                 return
             self._lines.pop((line.peer, line.role), None)
-            client = self._clients.pop(line.peer, None)  # the next one reads certificates anew
-            if client is not None:
-                self._retired.append(client)  # a session may still go through it
         self._lost(line.peer, line.role, why)
 
     def _lost(self, peer: str, role: str, why: str) -> None:

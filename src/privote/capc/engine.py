@@ -1,29 +1,25 @@
-"""Engines for two-party computation: the secure one, and a reference in clear.
+"""The engine of two-party computations: SPU's CHEETAH, semi-honest, without a third party.
 
-The secure one is SPU's CHEETAH: semi-honest, without a third party. Each session runs in a process
-of its own (:mod:`privote.capc.cheetah`), which speaks only over unix sockets in a folder that
-nobody else may enter. Both sides compile the programs themselves and compare digests through the
-channel before anything is run.
+Each session runs in a process of its own (:mod:`privote.capc.cheetah`), which speaks only over unix
+sockets in a folder that nobody else may enter. Both sides compile the programs themselves and
+compare digests through the channel before anything is run.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import os
 import stat
 import subprocess
 import sys
 import tempfile
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import msgspec
 import numpy as np
@@ -35,7 +31,6 @@ Inputs = Sequence[Mapping[str, IntArray]]
 Outputs = list[dict[str, IntArray]]
 
 OWN, OTHER = "self.sock", "peer.sock"
-CLEAR = "clear"  # the name of the engine that hides nothing
 
 
 class Channel(Protocol):
@@ -111,19 +106,28 @@ class Session:
             carried = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
 
 
-class SecureEngine(ABC):
-    """Runs programs between two sides.
+_LONGEST_SOCKET = 100  # characters: the system takes about 107
+_GLANCE = 0.2  # seconds between looks at whether the channel still stands
+_FAREWELL = 5.0  # seconds for the peer to say that it is done too
+_MOST_FRAME = 1 << 34  # bytes of a message between the two processes
+# What the engine's process may inherit; anything of JAX or XLA could dump or change programs.
+_INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "VIRTUAL_ENV")
+
+
+class SecureEngine:
+    """Runs programs between two sides with SPU-CHEETAH: each side's inputs stay with it.
 
     Attributes
     ----------
     name
-        What :func:`engine` knows it by; both sides must use the same.
-    secure
-        False for one that hides nothing.
+        Both sides must use the same.
     """
 
-    name: ClassVar[str]
-    secure: ClassVar[bool] = True
+    name = "spu-cheetah"
+
+    def __init__(self) -> None:
+        if find_spec("spu") is None or find_spec("jax") is None:
+            raise missing_extra("capc", "the secure engine (spu, Python 3.11 only)")
 
     def run(
         self,
@@ -172,78 +176,6 @@ class SecureEngine(ABC):
         session.check()
         outputs = self._computed(session)
         return outputs if side == QUERIER else None
-
-    @abstractmethod
-    def _computed(self, session: Session) -> Outputs:
-        """Agree with the other side, compute, and return the outputs; the peer's are not read."""
-
-
-def engine(name: str) -> SecureEngine:
-    """Return the engine of that name: "spu-cheetah" (or "spu"), or "clear", which is insecure."""
-    if name == CLEAR:
-        return ClearEngine()
-    if name in ("spu-cheetah", "spu"):
-        return CheetahEngine()
-    raise InputError("engine", "must be spu-cheetah or clear", name)
-
-
-class ClearEngine(SecureEngine):
-    """Computes in clear: INSECURE, the peer sends its inputs to the querier, who computes alone.
-
-    It exists to say what the secure engine must give, bit for bit, and for large studies on one
-    machine.
-    """
-
-    name = CLEAR
-    secure = False
-
-    def _computed(self, session: Session) -> Outputs:
-        public = [[program.name, program.parameters()] for program in session.programs]
-        named = json.dumps([[self.name], *public], sort_keys=True)
-        session.agree(hashlib.sha256(named.encode()).digest())
-        outputs: Outputs = []
-        for program, given in zip(session.programs, session.inputs, strict=True):
-            if session.side == PEER:
-                session.exchange(packed(program.checked(PEER, given)))
-                continue
-            try:
-                sent = msgspec.msgpack.decode(
-                    session.exchange(b""), type=dict[str, IntArray], dec_hook=_array
-                )
-                peer = program.checked(PEER, sent)
-            except ValueError:
-                raise PeerError("the peer must send its inputs, got something else") from None
-            querier = program.checked(QUERIER, given, outputs[-1] if outputs else None)
-            outputs.append(program.in_clear(querier, peer))
-        return outputs
-
-
-def packed(value: Any) -> bytes:
-    """Return what has arrays of int64 in it as bytes."""
-    return msgspec.msgpack.encode(value, enc_hook=lambda a: (a.shape, a.astype("<i8").tobytes()))
-
-
-def _array(_: Any, parts: Any) -> IntArray:
-    shape, data = msgspec.convert(parts, tuple[tuple[int, ...], bytes])
-    return np.frombuffer(data, "<i8").astype(np.int64).reshape(shape)
-
-
-_LONGEST_SOCKET = 100  # characters: the system takes about 107
-_GLANCE = 0.2  # seconds between looks at whether the channel still stands
-_FAREWELL = 5.0  # seconds for the peer to say that it is done too
-_MOST_FRAME = 1 << 34  # bytes of a message between the two processes
-# What the engine's process may inherit; anything of JAX or XLA could dump or change programs.
-_INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "VIRTUAL_ENV")
-
-
-class CheetahEngine(SecureEngine):
-    """Two-party computation with SPU-CHEETAH: each side's inputs stay with it."""
-
-    name = "spu-cheetah"
-
-    def __init__(self) -> None:
-        if find_spec("spu") is None or find_spec("jax") is None:
-            raise missing_extra("capc", "the secure engine (spu, Python 3.11 only)")
 
     def _computed(self, session: Session) -> Outputs:
         folder = _private_folder(session.channel.folder)
@@ -360,6 +292,16 @@ class Frame(msgspec.Struct, frozen=True):
     kind: str
     facts: dict[str, Any] = {}
     arrays: Sequence[dict[str, IntArray]] = ()
+
+
+def packed(value: Any) -> bytes:
+    """Return what has arrays of int64 in it as bytes."""
+    return msgspec.msgpack.encode(value, enc_hook=lambda a: (a.shape, a.astype("<i8").tobytes()))
+
+
+def _array(_: Any, parts: Any) -> IntArray:
+    shape, data = msgspec.convert(parts, tuple[tuple[int, ...], bytes])
+    return np.frombuffer(data, "<i8").astype(np.int64).reshape(shape)
 
 
 def send(wire: Connection, frame: Frame) -> None:

@@ -8,17 +8,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..entropy import Entropy
-from ..errors import InputError, PeerError, PrivoteError
+from ..errors import PeerError, PrivoteError
 from ..ledger import Ledger
 from . import messages as m
 from . import roles as r
 from .charges import Charges
-from .engine import CLEAR
 from .journal import CHARGED, DONE, GuardianJournal, to_words
 from .messages import ANSWERING, GUARDIAN, QUERYING
 from .noise import gate_noise, vote_noise
 from .programs import PEER, IntArray
-from .roles import Role, decision_programs, offsets, session_of, sliced, words
+from .roles import CLEAR, Role, decision_programs, offset, session_of, sliced, words
 from .terms import Terms
 
 
@@ -26,7 +25,6 @@ from .terms import Terms
 class _Batch:
     querier: str
     queries: int
-    baseline: bool
     confirmed: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
     masks: dict[str, IntArray] = field(default_factory=dict)
@@ -74,10 +72,6 @@ class PrivacyGuardian(Role):
         return []
 
     def _greeted_by(self, sender: str, hello: m.Hello) -> list[r.Action]:
-        draws = self.terms.shared is not None and hello.role == ANSWERING
-        if draws and hello.simulated and not self.entropy.simulated:
-            del self._greeted[sender, hello.role]
-            raise PeerError(f"the noise of {sender} comes from a seed and protects nobody")
         return [r.Send(sender, hello.role, self._hello())]
 
     # -- a batch is charged ------------------------------------------------------------------------
@@ -85,8 +79,6 @@ class PrivacyGuardian(Role):
     def _hear_ask(self, sender: str, ask: m.Ask) -> list[r.Action]:
         terms, journal = self.terms, self._journal
         self._check_queries(ask.queries)
-        if ask.baseline and not terms.takes_baseline:
-            raise InputError("baseline", "goes with an allowance of single votes only")
         if journal.known(sender, ask.nonce):
             raise m.RepeatedError("this request was made before: nothing was charged for it again")
         journal.settle(sender, ask.version, counted=terms.allowance)
@@ -104,7 +96,7 @@ class PrivacyGuardian(Role):
             allowances=self._charges.prices.allowances(sender),
         )
         self._forget_all_of(sender)
-        self._batches[batch] = _Batch(sender, ask.queries, ask.baseline)
+        self._batches[batch] = _Batch(sender, ask.queries)
         return [r.Send(sender, QUERYING, m.Grant(batch, ask.nonce, ask.queries, resumed))]
 
     # -- answering parties -------------------------------------------------------------------------
@@ -136,8 +128,7 @@ class PrivacyGuardian(Role):
             held.gone.add(sender)
             raise PeerError(f"masks must be {wanted}, got {message.masks.shape}")
         held.masks[sender] = message.masks
-        taken: list[r.Action] = [r.Send(sender, ANSWERING, m.MasksTaken(message.batch))]
-        return taken + self._decide_if_ready(message.batch, held)
+        return self._decide_if_ready(message.batch, held)
 
     def _hear_refused(self, sender: str, refused: m.Refused) -> list[r.Action]:
         actions: list[r.Action] = [r.Complain(refused.error(sender))]
@@ -203,8 +194,8 @@ class PrivacyGuardian(Role):
 
     def _most(self, parties: tuple[str, ...], queries: int) -> dict[str, int]:
         """Return how many surprises each party can spend in a batch at most."""
-        each = {p: 1 if self.terms.by_ballot else len(self.terms.labels_of(p)) for p in parties}
-        return {party: queries * count for party, count in each.items()}
+        each = 1 if self.terms.by_ballot else len(self.terms.labels)
+        return dict.fromkeys(parties, queries * each)
 
     def _noise(self, held: _Batch, parties: tuple[str, ...]) -> dict[str, IntArray]:
         """Return this side's noise of the vote and, with a gate, of the gate."""
@@ -229,15 +220,10 @@ class PrivacyGuardian(Role):
         terms, labels = self.terms, len(self.terms.labels)
         masks = np.stack([held.masks[party][:, :labels] for party in parties], axis=1)
         if not terms.allowance:  # sums modulo 2^64
-            bar = offsets(terms, held.querier, parties)
+            bar = offset(terms, held.querier, parties)
             masks = terms.steps * (2 * masks.sum(axis=1) - bar)
-        programs = decision_programs(
-            terms, held.querier, held.queries, parties, baseline=held.baseline
-        )
-        values = {"masks": masks, **self._noise(held, parties)}
-        if held.baseline:
-            values["base"] = np.zeros((held.queries, labels), np.int64)
-        inputs = sliced(programs, values)
+        programs = decision_programs(terms, held.querier, held.queries, parties)
+        inputs = sliced(programs, {"masks": masks, **self._noise(held, parties)})
         if terms.allowance:
             # Between chunks the halves are of this session only; the last one is the journal's.
             halves = [left, *(words(self.entropy, len(parties)) for _ in programs[1:]), fresh]

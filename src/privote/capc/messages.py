@@ -79,15 +79,11 @@ class Message(
 
 
 class Hello(Message, frozen=True):
-    """First in both directions: which coalition, which engine, and who is speaking.
-
-    ``simulated`` says that the speaker's randomness has a seed, so that it protects nobody.
-    """
+    """First in both directions: which coalition, which engine, and who is speaking."""
 
     coalition: Digest
     engine: Name
     role: Annotated[str, Meta(pattern=rf"^({'|'.join(ROLES)})\Z")]
-    simulated: bool = False
 
 
 class Ask(Message, frozen=True):
@@ -102,7 +98,6 @@ class Ask(Message, frozen=True):
     # A decision gets a version above this one: there must be room for it.
     version: Annotated[int, Meta(ge=0, le=_MOST // 2)]
     nonce: BatchId
-    baseline: bool = False
     resume: BatchId | None = None
 
 
@@ -166,7 +161,7 @@ class Confirmed(Message, frozen=True):
 
 
 class Willing(Message, frozen=True):
-    """Answering party to querying party: ready to compute; ``hidden`` units of its model.
+    """Answering party to querying party: ready to compute.
 
     ``noise`` (queries, parts x labels) is the querying party's half of this party's noise, where
     the sites draw it.
@@ -174,7 +169,6 @@ class Willing(Message, frozen=True):
 
     sender = ANSWERING
     batch: BatchId
-    hidden: Annotated[int, Meta(ge=1, le=1 << 20)] | None = None
     noise: IntArray | None = None
 
 
@@ -187,13 +181,6 @@ class Masks(Message, frozen=True, eq=False):
     sender = ANSWERING
     batch: BatchId
     masks: IntArray
-
-
-class MasksTaken(Message, frozen=True):
-    """Guardian to answering party: there is nothing more to do for this batch."""
-
-    sender = GUARDIAN
-    batch: BatchId
 
 
 class _Parties(Message, frozen=True):
@@ -233,9 +220,9 @@ class Closed(Message, frozen=True):
     batch: BatchId
 
 
-AnyMessage = (
-    Hello | Ask | Grant | Refused | Answer | Confirm | Confirmed | Willing | Masks | MasksTaken
-) | (Decide | Ready | Done | Closed)
+AnyMessage = (Hello | Ask | Grant | Refused | Answer | Confirm | Confirmed | Willing | Masks) | (
+    Decide | Ready | Done | Closed
+)
 
 
 def encode(message: Message) -> bytes:

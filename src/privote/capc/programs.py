@@ -41,7 +41,6 @@ QUERIER, PEER = "querier", "peer"
 SIDES = (QUERIER, PEER)
 
 HEAVIEST = 1 << 40  # of what a yes counts, and of an allowance: sums stay within 64 bits
-_LARGEST = 1 << 20  # of any size: what a peer announces must not exhaust memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,17 +60,8 @@ class Program(ABC):
     rows: int
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if str(field.type) == "bool":
-                if not isinstance(value, bool):
-                    raise InputError(field.name, "must be True or False", value)
-            elif str(field.type) == "int" or (
-                str(field.type) == "int | None" and value is not None
-            ):
-                whole(field.name, value, most=HEAVIEST if field.name == "grid" else _LARGEST)
         most = self.most_rows
-        if self.rows > most:
+        if whole("rows", self.rows) > most:
             raise InputError(
                 "rows", f"must be at most {most} for these sizes: more {self.beyond}", self.rows
             )
@@ -149,19 +139,14 @@ class Program(ABC):
             values[name] = np.ascontiguousarray(value).reshape(shape)
         return values
 
-    def _put(self, name: str, shape: tuple[int, ...], most: int) -> None:
-        """Check a table of whole numbers from 0 to ``most``, and keep it as tuples."""
-        value = getattr(self, name)
-        if value is not None:
-            object.__setattr__(self, name, _table(name, value, shape, most))
-
-
-def _table(name: str, value: Any, shape: tuple[int, ...], most: int) -> Any:
-    if not shape:
-        return whole(name, value, 0, most)
-    if not isinstance(value, list | tuple) or len(value) != shape[0]:
-        raise InputError(name, f"must be a table of {shape[0]}", value)
-    return tuple(_table(name, one, shape[1:], most) for one in value)
+    def _put(self, name: str, size: int) -> None:
+        """Check a table of so many whole numbers, and keep it as a tuple."""
+        table = getattr(self, name)
+        if table is None:
+            return
+        if len(table) != size:
+            raise InputError(name, f"must be a table of {size}", table)
+        object.__setattr__(self, name, tuple(whole(name, each, 0, HEAVIEST) for each in table))
 
 
 SLOTS = 8192  # coefficients of one polynomial
@@ -176,18 +161,15 @@ class BallotProgram(Program):
     ----------
     rows, features, labels
         Sizes; ``rows`` is at most ``most_rows``.
-    hidden
-        None for a linear model, or the units of its one hidden ReLU layer.
     weights
         None: a ballot cell is 0 or 1. Otherwise (labels + 1) integers: what a yes counts by the
         number of yeses of its ballot (tau voting).
 
     Notes
     -----
-    Querier: x (rows, features). Peer: weights (features, labels) and bias (labels,), or with
-    ``hidden`` weights1 (features, hidden), bias1, weights2 (hidden, labels), bias2; and mask
-    (rows, labels), fresh and uniform. Output: share (rows, labels) = ballot - mask. A score of
-    exactly 0 is a yes.
+    Querier: x (rows, features). Peer: its linear model, weights (features, labels) and bias
+    (labels,); and mask (rows, labels), fresh and uniform. Output: share (rows, labels) = ballot -
+    mask. A score of exactly 0 is a yes.
     """
 
     name: ClassVar[str] = "ballot"
@@ -195,48 +177,36 @@ class BallotProgram(Program):
 
     features: int
     labels: int
-    hidden: int | None = None
     weights: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._put("weights", (self.labels + 1,), HEAVIEST)
+        self._put("weights", self.labels + 1)
 
     @property
     def most_rows(self) -> int:
-        """The largest power of two for which one ciphertext answers each product.
+        """The largest power of two for which one ciphertext answers the product.
 
         With more of them the engine would use one encryption of zero several times, and their
         differences would tell the rows (see the head of this module).
         """
-        return single_response_rows(self._products())
-
-    def _products(self) -> tuple[tuple[int, int], ...]:
-        """Return (inner, outputs) of each matrix product."""
-        if self.hidden is None:
-            return ((self.features, self.labels),)
-        return (self.features, self.hidden), (self.hidden, self.labels)
+        return single_response_rows(self.features, self.labels)
 
     def inputs(self, side: str) -> Shapes:
         """Return the shapes of a side's inputs."""
         if side == QUERIER:
             return {"x": (self.rows, self.features)}
-        mask = {"mask": (self.rows, self.labels)}
-        if self.hidden is None:
-            return {"weights": (self.features, self.labels), "bias": (self.labels,), **mask}
         return {
-            "weights1": (self.features, self.hidden),
-            "bias1": (self.hidden,),
-            "weights2": (self.hidden, self.labels),
-            "bias2": (self.labels,),
-            **mask,
+            "weights": (self.features, self.labels),
+            "bias": (self.labels,),
+            "mask": (self.rows, self.labels),
         }
 
     def padded(self) -> Self:
         """Return the program the engine runs: as many rows as give one response ciphertext."""
         most, rows, step = self.most_rows, self.rows, 1
         # Each look takes a while, and safe numbers may be hundreds apart: longer steps each time.
-        while not all(single_response(rows, *product) for product in self._products()):
+        while not single_response(rows, self.features, self.labels):
             rows, step = min(rows + step, most), 2 * step
         return replace(self, rows=rows)
 
@@ -246,13 +216,7 @@ class BallotProgram(Program):
 
     def compute(self, xp: Any, values: Mapping[str, Array]) -> dict[str, Array]:
         """Return the share: ballot - mask, modulo 2^64."""
-        if self.hidden is None:
-            score = values["x"] @ values["weights"] + values["bias"]
-        else:
-            inner = values["x"] @ values["weights1"] + values["bias1"]
-            active = xp.where(inner >= 0, inner, 0)
-            score = active @ values["weights2"] + values["bias2"]
-        yes = score >= 0
+        yes = values["x"] @ values["weights"] + values["bias"] >= 0
         votes = xp.where(yes, 1, 0)
         if self.weights is None:
             return {"share": votes - values["mask"]}
@@ -283,15 +247,14 @@ def single_response(rows: int, inner: int, outputs: int) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def single_response_rows(products: tuple[tuple[int, int], ...]) -> int:
-    """Return the largest power of two of rows that is safe for all products (inner, outputs)."""
-    widest = max(outputs for _, outputs in products)
-    rows = 1 << (SLOTS // widest).bit_length() >> 1
+def single_response_rows(inner: int, outputs: int) -> int:
+    """Return the largest power of two of rows that is safe for a product (inner, outputs)."""
+    rows = 1 << (SLOTS // outputs).bit_length() >> 1
     while rows:
-        if all(single_response(rows, *product) for product in products):
+        if single_response(rows, inner, outputs):
             return rows
         rows //= 2
-    raise InputError(f"labels and hidden units must fit one ciphertext ({SLOTS}), got {widest}")
+    raise InputError("labels", f"must fit one ciphertext ({SLOTS})", outputs)
 
 
 def _block(rows: int, inner: int, outputs: int, *, packed: bool) -> tuple[int, int, int]:
@@ -387,11 +350,6 @@ class AllowanceProgram(Program):
         What a full yes counts (1 for binary voting).
     by_ballot
         A ballot with any yes is one surprise (tau voting); else every surprising vote is one.
-    baseline
-        The querier gives a private guess ``base``; else the baseline is no.
-    has
-        Which labels each party has, (parties, labels) of 0 and 1, public; None for all. A label
-        that a party does not have counts as the baseline, free.
     charged
         The whole allowance of each party, (parties,), public. Where the two parts of ``left`` add
         up to more, or to what no count can come to, the party counts as the baseline. None: not
@@ -399,18 +357,17 @@ class AllowanceProgram(Program):
 
     Notes
     -----
-    Querier: shares (rows, parties, labels), left (parties,), and base (rows, labels), yes where
-    positive, if ``baseline``. Peer (the guardian): masks (rows, parties, labels), left (parties,),
-    fresh (parties,), vote = N (rows, labels), and gate = N2 if ``gated``. Output: label (rows,
-    labels), and left (parties,) = what is left after the batch - fresh.
+    Querier: shares (rows, parties, labels), left (parties,). Peer (the guardian): masks (rows,
+    parties, labels), left (parties,), fresh (parties,), vote = N (rows, labels), and gate = N2 if
+    ``gated``. Output: label (rows, labels), and left (parties,) = what is left after the batch -
+    fresh. The baseline is no on every label.
 
     A party's ballot counts as long as the running sum of its surprises, this ballot included, is
     within what it had left; from then on it counts as the baseline, for good: ``left`` is lowered
     by all its surprises, refused ones too, and stays negative in later chunks and batches, so that
     no later, smaller ballot slips in. In a batch of several chunks the querier leaves ``left`` out
     of all but the first (it is the output of the chunk before), and the peer's ``left`` of a chunk
-    is its ``fresh`` of the chunk before. The peer's part of ``base`` is zeros: it is there to make
-    the guess a share of both sides, so that comparing it gives a Boolean share.
+    is its ``fresh`` of the chunk before.
     """
 
     name: ClassVar[str] = "allowance"
@@ -422,18 +379,12 @@ class AllowanceProgram(Program):
     steps: int | None = None
     grid: int = 1
     by_ballot: bool = False
-    baseline: bool = False
-    has: tuple[tuple[int, ...], ...] | None = None
     charged: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.parties > self.voters:
-            raise InputError("parties", f"must be at most `voters={self.voters}`", self.parties)
-        if self.baseline and (self.by_ballot or self.grid != 1):
-            raise InputError("baseline", "must be False for whole ballots and for a grid", True)
-        self._put("has", (self.parties, self.labels), 1)
-        self._put("charged", (self.parties,), HEAVIEST)
+        whole("grid", self.grid, most=HEAVIEST)
+        self._put("charged", self.parties)
 
     @property
     def most_rows(self) -> int:
@@ -444,10 +395,9 @@ class AllowanceProgram(Program):
         """Return the shapes of a side's inputs."""
         cells, ballots = (self.rows, self.labels), (self.rows, self.parties, self.labels)
         noise, each = _noise(cells, self.gated), (self.parties,)
-        base: Shapes = {"base": cells} if self.baseline else {}
         if side == QUERIER:
-            return {"shares": ballots, "left": each, **base, **(noise if self.steps else {})}
-        return {"masks": ballots, "left": each, "fresh": each, **noise, **base}
+            return {"shares": ballots, "left": each, **(noise if self.steps else {})}
+        return {"masks": ballots, "left": each, "fresh": each, **noise}
 
     def outputs(self) -> Shapes:
         """Return the shapes of the labels and of the querier's new share of what is left."""
@@ -455,14 +405,7 @@ class AllowanceProgram(Program):
 
     def compute(self, xp: Any, values: Mapping[str, Array]) -> dict[str, Array]:
         """Return the labels and what is left, less ``fresh``."""
-        ballots = values["shares"] + values["masks"]
-        if self.has is not None:
-            ballots = ballots * np.array(self.has, np.int64)
-        over = values["base"] - 1 >= 0 if self.baseline else None
-        surprises = ballots
-        if over is not None:
-            most = 1 if self.has is None else np.array(self.has, np.int64)
-            surprises = xp.where(over[:, None, :], most - ballots, ballots)
+        surprises = values["shares"] + values["masks"]
         counts = surprises.sum(axis=2)
         if self.by_ballot:
             counts = xp.where(counts - 1 >= 0, 1, 0)
@@ -476,8 +419,6 @@ class AllowanceProgram(Program):
         keep = left - triangle @ counts >= 0
         kept = xp.where(keep[:, :, None], surprises, 0)
         margin = 2 * kept.sum(axis=1) - self.voters * self.grid
-        if over is not None:
-            margin = xp.where(over, -margin, margin)
         if self.steps is not None:
             margin = self.steps * margin
         return {

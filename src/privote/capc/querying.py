@@ -21,7 +21,6 @@ from .roles import (
     LabelledBatch,
     Role,
     ballot_programs,
-    check_baseline,
     decision_programs,
     session_of,
     sliced,
@@ -40,8 +39,6 @@ class QueryingParty(Role):
         (queries, features) of whole numbers (:func:`.batches.batch_rows`).
     journal
         Keeps the labels and this side's half of the running counts.
-    baseline
-        (queries, labels) of 0 and 1, private: this party's own guess. Zeros if not given.
     abreast
         With how many answering parties to compute at a time.
     """
@@ -57,14 +54,12 @@ class QueryingParty(Role):
         engine: str,
         entropy: Entropy | None = None,
         *,
-        baseline: npt.ArrayLike | None = None,
         abreast: int = 2,
     ) -> None:
         super().__init__(terms, name, engine, entropy)
         if name not in terms.queriers:
             raise InputError("name", "must be a querying party of the coalition", name)
         self.rows = rows
-        self._base = check_baseline(baseline, len(self.rows), terms)
         self._journal, self._abreast = journal, max(1, abreast)
         self._stage, self._nonce = _WAITING, secrets.token_hex(16)
         self._grant: m.Grant | None = None
@@ -103,7 +98,7 @@ class QueryingParty(Role):
         resume = pending[0] if pending is not None and pending[1] == len(self.rows) else None
         self.timers.set(GUARDIAN, self.terms.timeout)
         version = self._journal.version()
-        ask = m.Ask(len(self.rows), version, self._nonce, self._base is not None, resume)
+        ask = m.Ask(len(self.rows), version, self._nonce, resume)
         return [r.Send(self.terms.guardian, GUARDIAN, ask)]
 
     # -- ballots -----------------------------------------------------------------------------------
@@ -151,16 +146,13 @@ class QueryingParty(Role):
             raise PeerError(f"{sender} was not asked for batch {willing.batch}")
         if sender not in self.timers:
             raise m.RepeatedError(f"{sender} was willing to answer batch {willing.batch} before")
-        most = self.terms.hidden
-        if willing.hidden is not None and (most is None or willing.hidden > most):
-            return self._leave_out(sender, f"its model has {willing.hidden} hidden units")
         wanted = (len(self.rows), self.terms.parts * len(self.terms.labels))
         if (wanted if self.terms.parts else None) != getattr(willing.noise, "shape", None):
             return self._leave_out(sender, "its noise is not what the terms say")
         if willing.noise is not None:
             self._noise[sender] = willing.noise
         self.timers.drop(sender)
-        programs = ballot_programs(self.terms, len(self.rows), willing.hidden)
+        programs = ballot_programs(self.terms, len(self.rows))
         inputs = sliced(programs, {"x": self.rows})
         session = session_of(self._batch, sender)
         return [r.Compute(session, sender, QUERIER, programs, inputs, self.terms.timeout)]
@@ -223,11 +215,7 @@ class QueryingParty(Role):
         if terms.shared is not None:
             # Of nobody else: a half without its other half would drown the sum.
             values |= terms.shared.gathered(self._noise[party] for party in ready.parties)
-        if self._base is not None:
-            values["base"] = self._base
-        programs = decision_programs(
-            terms, self.name, len(self.rows), ready.parties, baseline=self._base is not None
-        )
+        programs = decision_programs(terms, self.name, len(self.rows), ready.parties)
         inputs = sliced(programs, values)
         if terms.allowance:
             # At first nothing: the whole allowance is the guardian's half, as it was charged.
@@ -264,7 +252,6 @@ class QueryingParty(Role):
             for party in self.terms.voters(self.name)
             if party not in ready.parties
         }
-        simulated = [hello.simulated for hello in self._greeted.values()]
         return LabelledBatch(
             batch=ready.batch,
             labels=labels,
@@ -275,7 +262,7 @@ class QueryingParty(Role):
             delta=self.terms.delta,
             guarantee=self.terms.guarantee,
             resumed=self._grant.resumed,
-            simulated=any([self.entropy.simulated, *simulated]),
+            simulated=self.entropy.simulated,
             engine=self.engine,
         )
 

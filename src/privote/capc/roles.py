@@ -20,6 +20,7 @@ from .programs import AllowanceProgram, BallotProgram, DecisionProgram, IntArray
 from .terms import Terms
 
 Values = Mapping[str, IntArray]
+CLEAR = "clear"  # the engine of a simulation: it hides nothing
 
 # -- events -------------------------------------------------------------------------------------
 
@@ -233,7 +234,7 @@ class Role(ABC):
             return self._on_failed(sender, message, error)
 
     def _hello(self) -> m.Hello:
-        return m.Hello(self.terms.digest(), self.engine, self.role, self.entropy.simulated)
+        return m.Hello(self.terms.digest(), self.engine, self.role)
 
     def _hear_hello(self, sender: str, hello: m.Hello) -> list[Action]:
         self._greeted.pop((sender, hello.role), None)
@@ -299,7 +300,7 @@ class LabelledBatch:
     resumed
         Whether an earlier batch's charge paid for it.
     simulated, engine
-        Whether somebody's randomness had a seed; which engine ("clear" hides nothing).
+        Whether masks and noise had a seed; which engine ("clear" hides nothing).
     """
 
     batch: str
@@ -334,22 +335,6 @@ def batch_rows(X: Any, terms: Terms) -> IntArray:
     return rows
 
 
-def check_baseline(baseline: npt.ArrayLike | None, queries: int, terms: Terms) -> IntArray | None:
-    """Return the private guess (queries, labels), if the terms allow one."""
-    if baseline is None:
-        return None
-    if not terms.takes_baseline:
-        raise InputError("baseline", "goes with an allowance of single votes only")
-    guess = np.asarray(baseline)
-    shape = (queries, len(terms.labels))
-    if guess.shape != shape:
-        raise InputError("baseline", f"must be (queries, labels) = {shape}", guess.shape)
-    strange = ~np.isin(guess, (0, 1))
-    if strange.any():
-        raise InputError("baseline", "must hold 0 and 1 only", guess[strange][0])
-    return guess.astype(np.int64)
-
-
 # -- what both sides of a session build from public numbers ----------------------------------------
 
 
@@ -369,25 +354,23 @@ def sliced(
     ]
 
 
-def ballot_programs(terms: Terms, queries: int, hidden: int | None) -> list[BallotProgram]:
+def ballot_programs(terms: Terms, queries: int) -> list[BallotProgram]:
     """Return the programs of one party's ballots on a batch."""
     return BallotProgram(
         rows=1,
         features=terms.features,
         labels=len(terms.labels),
-        hidden=hidden,
         weights=terms.counted.weights,
     ).split(queries)
 
 
 def decision_programs(
-    terms: Terms, querier: str, queries: int, parties: tuple[str, ...], *, baseline: bool = False
+    terms: Terms, querier: str, queries: int, parties: tuple[str, ...]
 ) -> list[DecisionProgram] | list[AllowanceProgram]:
     """Return the programs that decide a batch; with allowances, what is left goes from one on."""
-    labels, has, noise = len(terms.labels), terms.has(parties), terms.shared
-    gated = terms.mechanism.gate is not None
+    labels, gated = len(terms.labels), terms.mechanism.gate is not None
     if not terms.allowance:
-        shared = noise is not None
+        shared = terms.shared is not None
         return DecisionProgram(rows=1, labels=labels, gated=gated, shared=shared).split(queries)
     return AllowanceProgram(
         rows=1,
@@ -395,25 +378,21 @@ def decision_programs(
         voters=len(terms.voters(querier)),
         labels=labels,
         gated=gated,
-        steps=None if noise is None else noise.steps,
+        steps=None if terms.shared is None else terms.steps,
         grid=terms.counted.unit,
         by_ballot=terms.by_ballot,
-        baseline=baseline,
-        has=None if has.all() else tuple(tuple(row) for row in has.tolist()),
         charged=tuple(Prices(terms).allowance(party) for party in parties),
     ).split(queries)
 
 
-def offsets(terms: Terms, querier: str, parties: tuple[str, ...]) -> IntArray:
-    """Return what twice the yes-votes (or weights) stand against, by label: (labels,).
+def offset(terms: Terms, querier: str, parties: tuple[str, ...]) -> int:
+    """Return what twice the yes-votes (or weights) of a label stand against.
 
     As the mechanisms tally: a missing vote is neither side for binary voting, and not a yes where
-    a bar was placed, for tau voting, and with an allowance (where it counts as the baseline).
+    a bar was placed, and for tau voting.
     """
-    voters, labels = len(terms.voters(querier)), len(terms.labels)
-    if not terms.allowance and terms.counted.neutral:
-        return np.asarray(terms.counted.unit * terms.has(parties).sum(axis=0), np.int64)
-    return np.full(labels, terms.counted.unit * voters, np.int64)
+    counting = parties if terms.counted.neutral else terms.voters(querier)
+    return terms.counted.unit * len(counting)
 
 
 def words(entropy: Entropy, *shape: int) -> IntArray:

@@ -18,14 +18,14 @@ from ..files import complete, write_statement
 from ..forecast import expected, forecast
 from ..ledger import Budget
 from .charges import Prices
-from .roles import LabelledBatch
+from .roles import CLEAR, LabelledBatch
 from .terms import Terms
 
 
-def facts_of(terms: Terms, name: str, answers: LabelledBatch, *, stamp: str) -> dict[str, Any]:
+def facts_of(terms: Terms, name: str, answers: LabelledBatch) -> dict[str, Any]:
     """Return all that may be said about a batch, as JSON; the labels are elsewhere."""
     prices, queries = Prices(terms), len(answers.labels)
-    hidden = answers.engine != "clear"
+    stamp = stamp_of(answers)
     return {
         **answers.facts(),
         "coalition": terms.name,
@@ -40,9 +40,19 @@ def facts_of(terms: Terms, name: str, answers: LabelledBatch, *, stamp: str) -> 
         "noise": terms.noise,
         "forecast": expected_of(terms, name, queries),
         "noise_if_known": _if_known(terms, name, answers),
-        "secure": hidden and not answers.simulated,
+        "secure": not stamp,
         "stamp": stamp,
     }
+
+
+def stamp_of(answers: LabelledBatch) -> str:
+    """Return what must stand on everything that is made of a batch; empty if it is secure."""
+    why = []
+    if answers.engine == CLEAR:
+        why.append("INSECURE: the engine computes in clear and hides nothing")
+    if answers.simulated:
+        why.append("SIMULATED: masks and noise come from a seed and protect nobody")
+    return "; ".join(why)
 
 
 def expected_of(terms: Terms, name: str, queries: int) -> dict[str, Any]:
@@ -125,7 +135,7 @@ def _noise(facts: dict[str, Any]) -> list[str]:
 
 def statement(facts: dict[str, Any]) -> str:
     """Return the guarantee in plain words."""
-    held = [] if facts["secure"] else [f"{facts['stamp'] or 'NOT SECURE'}. NOT A GUARANTEE.", ""]
+    held = [] if facts["secure"] else [f"{facts['stamp']}. NOT A GUARANTEE.", ""]
     if facts["guarantee"] == "allowance":
         promise = (
             "Guarantee: allowance. Each answering site may depart from the baseline a fixed number "
@@ -167,7 +177,7 @@ def statement(facts: dict[str, Any]) -> str:
             ". Semi-honest sites; the guardian colludes with nobody. Rows, models, votes and "
             "tallies were seen by nobody but their owners."
             if facts["secure"]
-            else f" (NOT SECURE: {facts['stamp'] or 'somebody used a seed'})."
+            else f" (NOT SECURE: {facts['stamp']})."
         ),
         f"Batch {facts['batch']}"
         + (", paid for by the charge of an earlier one." if facts["resumed"] else "."),

@@ -11,15 +11,16 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import grpc
 
 from ..errors import InputError, PeerError, PrivoteError
 from .certs import Own, Trust, fingerprint_of
 from .messages import ROLES
-from .tunnel import FRAME, MOST_EXCHANGE, Outbox, Tunnel, cause
+from .tunnel import FRAME, Outbox, Tunnel, cause
 
 if TYPE_CHECKING:
     from .driver import Driver
@@ -30,6 +31,7 @@ SESSION_KEY = "privote-session"  # the session a tunnel is for
 ROLE_KEY = "privote-role"  # as what a site opens a stream: one certificate may answer and query
 TALK_BUFFER = 64 << 20
 _CONNECTIONS = 4096
+_LINGER = 5.0  # seconds for the peer to end its side of a session
 Log = Callable[[str], None]
 
 
@@ -66,157 +68,6 @@ def limits() -> list[tuple[str, int]]:
     ]
 
 
-@dataclass(eq=False)
-class Line:
-    """A stream of messages with one peer, from either side."""
-
-    peer: str
-    role: str
-    fingerprint: str
-    end: Callable[[str], None]  # cuts it off, with the reason
-    outbox: Outbox = field(default_factory=lambda: Outbox(TALK_BUFFER))
-
-    def send(self, data: bytes) -> None:
-        """Send a message without waiting; a peer that takes nothing is as good as gone."""
-        self.outbox.put(data, wait=0.0)
-
-
-_LINGER = 5.0  # seconds for the peer to end its side of a session
-
-
-class Client:
-    """Calls one peer.
-
-    Parameters
-    ----------
-    peer
-        Its name, which its certificate must bear.
-    settings
-        As whom we call, whom we trust, and where the peer listens.
-    role
-        As what we call.
-    log
-        Gets one line for each stream that fails.
-    """
-
-    def __init__(self, peer: str, settings: Settings, *, role: str, log: Log) -> None:
-        self.peer, self._role, self._log = peer, role, log
-        self._trust = settings.trust
-        self._tunnels: set[Any] = set()
-        key, certificate, _ = settings.own.read()
-        pinned = self._trust.of(peer)
-        self.fingerprints = {each.fingerprint for each in pinned}
-        credentials = grpc.ssl_channel_credentials(
-            root_certificates=b"".join(each.pem for each in pinned),
-            private_key=key,
-            certificate_chain=certificate,
-        )
-        self._channel = grpc.secure_channel(
-            settings.addresses[peer],
-            credentials,
-            [*bounds(settings.most_frame), ("grpc.ssl_target_name_override", peer)],
-        )
-
-    @property
-    def trusted(self) -> bool:
-        """True while none of the certificates this channel accepts was revoked."""
-        return all(self._trust.owner(each) == self.peer for each in self.fingerprints)
-
-    @property
-    def busy(self) -> bool:
-        """True while a session goes through this channel."""
-        return bool(self._tunnels)
-
-    def close(self) -> None:
-        """End all streams of this channel."""
-        self._channel.close()
-
-    def talk(
-        self, role: str, take: Callable[[Line, bytes], None], lost: Callable[[Line, str], None]
-    ) -> Line:
-        """Open the stream of messages.
-
-        Parameters
-        ----------
-        role
-            As what the peer is called.
-        take
-            Gets every message of the peer; PrivoteError ends the stream.
-        lost
-            Called once when the stream has ended, with the reason.
-        """
-        line = Line(
-            self.peer, role, next(iter(self.fingerprints)), lambda why: self._cut(call, why)
-        )
-        call = self._channel.stream_stream(f"/{SERVICE}/{TALK}")(
-            line.outbox, metadata=((ROLE_KEY, self._role),)
-        )
-
-        def listen() -> None:
-            why = "it ended the stream"
-            try:
-                for data in call:
-                    take(line, data)
-            except PrivoteError as error:
-                why = f"what it sent was refused: {error}"
-                call.cancel()
-            except grpc.RpcError as error:
-                why = cause(error)
-            except Exception as error:  # whoever waits for this peer must hear that it is gone
-                why = f"what it sent could not be read: {type(error).__name__}"
-                call.cancel()
-            line.outbox.drop()
-            lost(line, why)
-
-        threading.Thread(target=listen, daemon=True, name=f"talk-{self.peer}").start()
-        return line
-
-    def _cut(self, call: Any, why: str) -> None:
-        self._log(f"messages with {self.peer} ended: {why}")
-        call.cancel()
-
-    def tunnel(self, session: str, patience: float, most_exchange: int = MOST_EXCHANGE) -> Tunnel:
-        """Open a session's tunnel, and wait until the peer is ready for it."""
-        outbox = Outbox(4 * FRAME)
-        call = self._channel.stream_stream(f"/{SERVICE}/{TUNNEL}")(
-            outbox, metadata=((SESSION_KEY, session), (ROLE_KEY, self._role))
-        )
-        ready = threading.Timer(patience, call.cancel)  # reading has no time limit of its own
-        ready.daemon = True
-        ready.start()
-        try:
-            if next(call, None) != b"":
-                raise PeerError(f"{self.peer} did not open session {session!r}")
-        except grpc.RpcError as error:
-            late = error.code() == grpc.StatusCode.CANCELLED
-            why = f"not ready after {patience:g} s" if late else cause(error)
-            raise PeerError(f"session {session} with {self.peer}: {why}") from None
-        finally:
-            ready.cancel()
-        self._tunnels.add(call)
-        call.add_done_callback(lambda _: self._tunnels.discard(call))
-        return _CallersTunnel(call, outbox, patience, most_exchange)
-
-
-class _CallersTunnel(Tunnel):
-    """A tunnel that ends its call when both sides are done."""
-
-    def __init__(self, call: Any, outbox: Outbox, patience: float, most_exchange: int) -> None:
-        self._call, self._over = call, threading.Event()
-        call.add_done_callback(lambda _: self._over.set())
-        super().__init__(outbox, call, first=True, patience=patience, most_exchange=most_exchange)
-
-    def close(self) -> None:
-        super().close()
-        # What we sent last must arrive; a peer that does not end its side is cut off.
-        if not self._over.wait(_LINGER):
-            self._call.cancel()
-
-    def fail(self, why: str) -> None:
-        super().fail(why)
-        self._call.cancel()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """What a role needs of its site to run on a network.
@@ -251,11 +102,167 @@ class Settings:
         return max(self.most_message, 2 * FRAME)
 
 
+@dataclass(eq=False)
+class Line:
+    """A stream with one peer, from either side."""
+
+    peer: str
+    role: str
+    end: Callable[[str], None]  # cuts it off, with the reason
+    outbox: Outbox
+
+    def send(self, data: bytes) -> None:
+        """Send a message without waiting; a peer that takes nothing is as good as gone."""
+        self.outbox.put(data, wait=0.0)
+
+
+class _Call:
+    """A stream that we opened, on a connection of its own."""
+
+    def __init__(
+        self,
+        peer: str,
+        settings: Settings,
+        method: str,
+        outbox: Outbox,
+        metadata: tuple[tuple[str, str], ...],
+    ) -> None:
+        key, certificate = settings.own.read()
+        pinned = settings.trust.of(peer)
+        credentials = grpc.ssl_channel_credentials(
+            root_certificates=b"".join(each.pem for each in pinned),
+            private_key=key,
+            certificate_chain=certificate,
+        )
+        self._channel = grpc.secure_channel(
+            settings.addresses[peer],
+            credentials,
+            [*bounds(settings.most_frame), ("grpc.ssl_target_name_override", peer)],
+        )
+        start = self._channel.stream_stream(f"/{SERVICE}/{method}")
+        self.stream = start(outbox, metadata=metadata)
+        self.why: str | None = None
+
+    def end(self, why: str = "") -> None:
+        """End it, with the reason."""
+        self.why = self.why or why
+        self._channel.close()
+
+
+class Caller:
+    """Calls peers.
+
+    Parameters
+    ----------
+    settings
+        As whom we call, whom we trust, and where peers listen.
+    role
+        As what we call.
+    """
+
+    def __init__(self, settings: Settings, *, role: str) -> None:
+        self._settings, self._role = settings, role
+        self._calls: WeakSet[_Call] = WeakSet()
+
+    def _call(self, peer: str, method: str, outbox: Outbox, session: str = "") -> _Call:
+        if peer not in self._settings.addresses:
+            raise PeerError(f"no address of {peer} is known")
+        metadata = ((ROLE_KEY, self._role), (SESSION_KEY, session))
+        call = _Call(peer, self._settings, method, outbox, metadata)
+        self._calls.add(call)
+        return call
+
+    def close(self) -> None:
+        """End all streams."""
+        for call in list(self._calls):
+            call.end("this program is stopping")
+
+    def talk(
+        self,
+        peer: str,
+        role: str,
+        take: Callable[[Line, bytes], None],
+        lost: Callable[[Line, str], None],
+    ) -> Line:
+        """Open the stream of messages.
+
+        Parameters
+        ----------
+        peer, role
+            Whom we call, and as what.
+        take
+            Gets every message of the peer; PrivoteError ends the stream.
+        lost
+            Called once when the stream has ended, with the reason.
+        """
+        outbox = Outbox(TALK_BUFFER)
+        call = self._call(peer, TALK, outbox)
+        line = Line(peer, role, call.end, outbox)
+
+        def listen() -> None:
+            why = "it ended the stream"
+            try:
+                for data in call.stream:
+                    take(line, data)
+            except PrivoteError as error:
+                why = f"what it sent was refused: {error}"
+            except grpc.RpcError as error:
+                why = call.why or cause(error)
+            except Exception as error:  # whoever waits for this peer must hear that it is gone
+                why = f"what it sent could not be read: {type(error).__name__}"
+            outbox.drop()
+            call.end()
+            lost(line, why)
+
+        threading.Thread(target=listen, daemon=True, name=f"talk-{peer}").start()
+        return line
+
+    def tunnel(self, peer: str, session: str, patience: float) -> Tunnel:
+        """Open a session's tunnel, and wait until the peer is ready for it."""
+        outbox = Outbox(4 * FRAME)
+        call = self._call(peer, TUNNEL, outbox, session)
+        ready = threading.Timer(patience, call.end)  # reading has no time limit of its own
+        ready.daemon = True
+        ready.start()
+        try:
+            if next(call.stream, None) != b"":
+                raise PeerError(f"{peer} did not open session {session!r}")
+        except (grpc.RpcError, PeerError) as error:
+            call.end()
+            if isinstance(error, PeerError):
+                raise
+            late = error.code() == grpc.StatusCode.CANCELLED
+            why = f"not ready after {patience:g} s" if late else cause(error)
+            raise PeerError(f"session {session} with {peer}: {why}") from None
+        finally:
+            ready.cancel()
+        return _CallersTunnel(call, outbox, patience)
+
+
+class _CallersTunnel(Tunnel):
+    """A tunnel that ends its call when both sides are done."""
+
+    def __init__(self, call: _Call, outbox: Outbox, patience: float) -> None:
+        self._call, self._over = call, threading.Event()
+        call.stream.add_done_callback(lambda _: self._over.set())
+        super().__init__(outbox, call.stream, first=True, patience=patience)
+
+    def close(self) -> None:
+        super().close()
+        # What we sent last must arrive; a peer that does not end its side is cut off.
+        self._over.wait(_LINGER)
+        self._call.end()
+
+    def fail(self, why: str) -> None:
+        super().fail(why)
+        self._call.end()
+
+
 class Server:
     """Listens with mutual TLS and serves only peers whose certificate is pinned.
 
-    Certificates are read anew when their files change. Sites that may not call are refused even if
-    they are pinned, and so is a caller with too many streams.
+    Sites that may not call are refused even if they are pinned, and so is a caller with too many
+    streams.
 
     Parameters
     ----------
@@ -268,18 +275,16 @@ class Server:
     """
 
     def __init__(self, settings: Settings, driver: Driver, log: Log) -> None:
-        self._own, self._trust = settings.own, settings.trust
-        self._callers, self._driver, self._log = settings.callers, driver, log
+        self._settings, self._trust = settings, settings.trust
+        self._driver, self._log = driver, log
+        self._open: set[Line] = set()
+        self._lock = threading.Lock()
         # Each caller may answer and query, and have sessions open beside.
         self._most_each = 2 * settings.sessions + 4
         most_streams = self._most_each * len(settings.callers) + 8
-        self._open: set[Line] = set()
-        self._lock = threading.Lock()
-        self._given = self._files()
-        self._fault: str | None = None
-        first = self._configuration()  # a certificate that is no good is an error here
-        credentials = grpc.dynamic_ssl_server_credentials(
-            first, self._fetch, require_client_authentication=True
+        key, certificate = settings.own.read()
+        credentials = grpc.ssl_server_credentials(
+            [(key, certificate)], self._trust.bundle() or certificate, require_client_auth=True
         )
         calls = {TALK: self.talk, TUNNEL: self.tunnel}  # bytes in, bytes out
         serving = grpc.stream_stream_rpc_method_handler
@@ -298,46 +303,9 @@ class Server:
             ) from None
         self._server.start()
 
-    def _configuration(self) -> Any:
-        key, certificate, _ = self._own.read()
-        return grpc.ssl_server_certificate_configuration(
-            [(key, certificate)], root_certificates=self._trust.bundle() or certificate
-        )
-
-    def _files(self) -> object:
-        """Return what changes whenever our certificate, our key or a pinned one does."""
-        return self._own.state(), self._trust.bundle()
-
-    def _fetch(self) -> Any:
-        """Return the next certificates, None while nothing changed; gRPC asks at every handshake.
-
-        gRPC frees what it used before, also while other handshakes still use it: a new
-        configuration for every one of many connections corrupts its memory and ends the process.
-        """
-        try:
-            found = self._files()
-            if found == self._given:
-                return None
-            made = self._configuration()
-        except PrivoteError as error:  # keep the last good one: calls are checked anyway
-            if str(error) != self._fault:  # once: anybody can make us look again
-                self._log(f"certificates cannot be read anew: {error}")
-            self._fault = str(error)
-            return None
-        self._given, self._fault = found, None
-        return made
-
     def stop(self, grace: float = 1.0) -> None:
         """End all streams."""
         self._server.stop(grace).wait()
-
-    def expel(self) -> None:
-        """End streams of peers whose certificate is no longer trusted."""
-        with self._lock:
-            lines = list(self._open)
-        for line in lines:
-            if self._trust.owner(line.fingerprint) is None:
-                line.end(f"the certificate of {line.peer} was revoked or has expired")
 
     def _caller(self, context: Any, what: str) -> Line:
         """Return who calls, by the fingerprint of the certificate it presents; or refuse."""
@@ -350,8 +318,9 @@ class Server:
         if peer is None:
             why = f"{what} refused: certificate {fingerprint[:16]} is not pinned here"
             self._refuse(context, "UNAUTHENTICATED", why)
-        if peer not in self._callers:
-            why = f"{what} refused: {peer} has no part with {self._own.name} in this coalition"
+        if peer not in self._settings.callers:
+            us = self._settings.own.name
+            why = f"{what} refused: {peer} has no part with {us} in this coalition"
             self._refuse(context, "PERMISSION_DENIED", why)
         role = _said(context, ROLE_KEY)
         if role not in ROLES:
@@ -362,7 +331,7 @@ class Server:
             self._log(f"{what} with {peer} ended: {why}")
             context.cancel()
 
-        return Line(str(peer), role, fingerprint, end)
+        return Line(str(peer), role, end, Outbox(TALK_BUFFER))
 
     def _refuse(self, context: Any, code: str, why: str) -> None:
         self._log(why)

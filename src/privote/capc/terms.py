@@ -13,9 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from ..accounting.renyi import check_delta
 from ..errors import InputError, UnavailableError, positive, whole
 from ..mechanisms import Mechanism, mechanism_of
@@ -51,15 +48,13 @@ class Terms:
     guardian
         The site that keeps the ledger. It colludes with nobody, so it neither asks nor answers.
     parties
-        The answering parties, each with the labels it has (None for all of them).
+        The answering parties, in the order of their seats. Each has a model of all labels.
     queriers
         Who may ask. An allowance is split among them, so their number is part of the terms.
     minimum
         How many parties must take part in a decision; at least two.
     most_queries
         The longest batch.
-    hidden
-        The largest hidden layer a model may have; None if models must be linear.
     noise
         Who draws it: ``"sites"`` (the answering ones, in shares: nobody knows the sum; where the
         mechanism's noise has shares, as binary voting with a sigma) or ``"guardian"``, who then
@@ -75,35 +70,32 @@ class Terms:
     epsilon: float
     delta: float
     guardian: str
-    parties: Mapping[str, tuple[str, ...] | None]
+    parties: tuple[str, ...]
     queriers: tuple[str, ...]
     guarantee: str = "allowance"
     bound: float = 8.0
     bits: int = 20
     minimum: int = 2
     most_queries: int = 1000
-    hidden: int | None = None
     noise: str = "guardian"
     timeout: float = 120.0
     #: How the mechanism's ballots are counted here.
     counted: Counted = field(init=False, repr=False, compare=False)
     #: The noise of the sites; None if it is the guardian's.
     shared: SharedNoise | None = field(init=False, repr=False, compare=False)
-    _digests: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip() or len(self.name) > 100:
             raise InputError("name", "must be a text of 1 to 100 characters", self.name)
         self._put("labels", _texts("labels", self.labels))
-        self._put("queriers", _sites("queriers", self.queriers))
+        for name in ("parties", "queriers"):
+            self._put(name, _sites(name, getattr(self, name)))
         for name in ("features", "bits", "most_queries"):
             self._put(name, whole(name, getattr(self, name)))
         self._put("minimum", whole("minimum", self.minimum, 2))  # one ballot alone is no vote
         for name in ("bound", "epsilon", "timeout"):
             self._put(name, positive(name, getattr(self, name)))
         self._put("delta", check_delta(self.delta))
-        if self.hidden is not None:
-            self._put("hidden", whole("hidden", self.hidden))
         if self.guarantee not in _GUARANTEES:
             known = "' or '".join(_GUARANTEES)
             raise InputError(
@@ -118,20 +110,10 @@ class Terms:
         object.__setattr__(self, name, value)
 
     def _check_sites(self) -> None:
-        if not isinstance(self.parties, Mapping):
-            raise InputError("parties", "must map names to labels", self.parties)
-        known = {}
-        for party, own in self.parties.items():
-            _sites("parties", (party,))
-            known[party] = None if own is None else _texts(f"labels of {party}", own)
-            strange = sorted(set(own or ()) - set(self.labels))
-            if strange:
-                raise InputError(f"labels of {party} must be among the coalition's, got {strange}")
-        if DECISION in known:
+        if DECISION in self.parties:
             raise InputError("parties", f"must not be called {DECISION!r}, a session's own name")
-        self._put("parties", known)
         _sites("guardian", (self.guardian,))
-        if self.guardian in known or self.guardian in self.queriers:
+        if self.guardian in (*self.parties, *self.queriers):
             raise InputError(
                 "guardian",
                 f"must be a site of its own, got {self.guardian!r}, which asks or answers",
@@ -145,7 +127,7 @@ class Terms:
                 f"every querying party needs at least minimum={self.minimum} other parties, "
                 f"got {fewest}"
             )
-        if len(json.dumps([*known, *self.queriers])) > HEAD_BYTES // 2:
+        if len(json.dumps([*self.parties, *self.queriers])) > HEAD_BYTES // 2:
             raise InputError("parties", "must fit a message's head: use fewer or shorter names")
 
     def _check_mechanism(self) -> None:
@@ -185,16 +167,6 @@ class Terms:
             GUARDIAN: site == self.guardian,
         }.get(role, False)
 
-    def labels_of(self, party: str) -> tuple[str, ...]:
-        """Return the labels a party has."""
-        own = self.parties[party]
-        return self.labels if own is None else tuple(x for x in self.labels if x in own)
-
-    def has(self, parties: tuple[str, ...]) -> npt.NDArray[np.int64]:
-        """Return which labels each party has: (parties, labels) of 0 and 1."""
-        table = [[label in self.labels_of(party) for label in self.labels] for party in parties]
-        return np.array(table, np.int64).reshape(len(parties), len(self.labels))
-
     # -- how ---------------------------------------------------------------------------------------
 
     @property
@@ -223,11 +195,6 @@ class Terms:
         return self.mechanism.surprise_unit == "ballot"
 
     @property
-    def takes_baseline(self) -> bool:
-        """Whether a querying party may bring a guess of its own."""
-        return self.allowance and not self.by_ballot
-
-    @property
     def most_bytes(self) -> int:
         """The longest message there can be: a batch of masks, and halves of noise beside them."""
         return HEAD_BYTES + 8 * self.most_queries * len(self.labels) * (1 + self.parts)
@@ -241,8 +208,6 @@ class Terms:
             value = getattr(self, item.name)
             if item.name == "mechanism":
                 value = self.mechanism.parameters()
-            elif item.name == "parties":
-                value = {party: list(self.labels_of(party)) for party in self.parties}
             elif isinstance(value, tuple):
                 value = list(value)
             if value is not None and item.init and (item.name, value) != ("noise", "guardian"):
@@ -251,7 +216,7 @@ class Terms:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Terms:
-        """Return the terms that :meth:`to_dict` wrote; parties may also be a list of names."""
+        """Return the terms that :meth:`to_dict` wrote."""
         known = {item.name for item in fields(cls) if item.init}
         strange = sorted(set(plain) - known)
         if strange:
@@ -259,13 +224,6 @@ class Terms:
         given = dict(plain)
         if isinstance(given.get("mechanism"), Mapping):
             given["mechanism"] = mechanism_of(given["mechanism"])
-        parties = given.get("parties")
-        if isinstance(parties, list | tuple):
-            given["parties"] = {party: None for party in _sites("parties", parties)}
-        elif isinstance(parties, Mapping):
-            given["parties"] = {
-                party: None if own in (None, "all") else own for party, own in parties.items()
-            }
         try:
             return cls(**given)
         except TypeError as error:
@@ -275,25 +233,29 @@ class Terms:
 
     def digest(self) -> str:
         """Return a digest of everything in the terms."""
-        return self._digest("all", self.to_dict())
+        return _digest(self.to_dict())
 
     def promise(self) -> str:
         """Return a digest of what the promise to the answering parties rests on.
 
         Other terms (time-outs, the longest batch) may change without a charge being lost.
         """
-        on = ("labels", "mechanism", "guarantee", "epsilon", "delta", "parties", "queriers")
-        plain = self.to_dict()
-        noise = {"noise": plain["noise"]} if "noise" in plain else {}
-        return self._digest("promise", {key: plain[key] for key in on} | noise)
+        on = {
+            "labels",
+            "mechanism",
+            "guarantee",
+            "epsilon",
+            "delta",
+            "parties",
+            "queriers",
+            "noise",
+        }
+        return _digest({key: value for key, value in self.to_dict().items() if key in on})
 
-    def _digest(self, name: str, plain: dict[str, Any]) -> str:
-        if name not in self._digests:
-            text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
-            # The order of parties is the order of their seats.
-            text += json.dumps(list(self.parties))
-            self._digests[name] = hashlib.sha256(text.encode()).hexdigest()
-        return self._digests[name]
+
+def _digest(plain: dict[str, Any]) -> str:
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _texts(name: str, values: Any) -> tuple[str, ...]:

@@ -25,19 +25,15 @@ from .engine import OTHER, OWN
 from .messages import printable
 
 OPEN, DATA, SHUT, EXCHANGE, BYE = range(5)
-PIECE = 256 * 1024  # bytes of a socket or an exchange in one frame
+PIECE = 256 * 1024  # bytes of a socket, or of an exchange, in one frame
 FRAME = PIECE + 64  # no frame is longer
 MOST_BYTES = 1 << 33
-MOST_EXCHANGE = 256 << 20
 _BUFFER = 4 << 20
 _CONNECTIONS = 32
-_HEAD = struct.Struct("!BI")  # kind; number of the connection, or 1 for the last piece
+_HEAD = struct.Struct("!BI")  # kind; number of the connection
 
 
-_CLOSED = (
-    "it closed the connection: it may not have pinned our certificate, have revoked it, or have "
-    "stopped; its log says which"
-)
+_CLOSED = "it closed the connection: it may not have pinned our certificate, or have stopped"
 #: What gRPC's words mean, for whoever connected: (part of its text, our sentence).
 _MEANINGS = (
     ("certificate has expired", "its certificate has expired"),
@@ -45,9 +41,6 @@ _MEANINGS = (
     ("Hostname Verification", "the certificate it presents is for another name"),
     ("CERTIFICATE_VERIFY_FAILED", "it presents another certificate than the pinned one"),
     ("Connection refused", "nobody listens there"),
-    ("No address", "there is no such address"),
-    ("name resolution", "there is no such address"),
-    ("Name or service not known", "there is no such address"),
     ("Socket closed", _CLOSED),
     ("Connection reset", _CLOSED),
     ("Broken pipe", _CLOSED),
@@ -139,7 +132,7 @@ class Outbox:
 
 
 class Tunnel:
-    """One side of a session, as the engine knows it (`secure.base.Channel`).
+    """One side of a session, as the engine knows it (:class:`privote.capc.engine.Channel`).
 
     Parameters
     ----------
@@ -151,8 +144,6 @@ class Tunnel:
         Seconds to wait for the engine to listen, and for it to take what the peer exchanges.
     most_bytes
         More than this, both ways together, ends the session.
-    most_exchange
-        Bytes of the longest exchange.
     """
 
     def __init__(
@@ -163,17 +154,15 @@ class Tunnel:
         first: bool,
         patience: float,
         most_bytes: int = MOST_BYTES,
-        most_exchange: int = MOST_EXCHANGE,
     ) -> None:
         # Short: the path of a unix socket has room for about 100 characters.
         self._scratch = TemporaryDirectory(prefix="pv-", ignore_cleanup_errors=True)
         self.folder = Path(self._scratch.name)
         self.sent = self.received = 0
-        self._outbox, self._incoming, self._patience = outbox, incoming, patience
-        self._most, self._most_exchange = most_bytes, most_exchange
+        self._outbox, self._incoming, self.patience = outbox, incoming, patience
+        self._most = most_bytes
         self._lock = threading.Lock()
         self._blobs: queue.Queue[bytes | None] = queue.Queue(maxsize=8)
-        self._pieces = bytearray()
         self._connections: dict[int, _Connection] = {}
         self._next = 0 if first else 1
         self._why: str | None = None
@@ -195,15 +184,12 @@ class Tunnel:
         return self._closed or self._why is not None
 
     def exchange(self, data: bytes, seconds: float) -> bytes:
-        """Send ours, return the peer's; PeerError if that takes longer than so many seconds."""
+        """Send ours, return the peer's; PeerError if that takes longer than so many seconds.
+
+        Either must fit a frame: digests do.
+        """
         until = time.monotonic() + seconds
-        if len(data) > self._most_exchange:
-            raise PeerError(
-                f"an exchange must have at most {self._most_exchange} bytes, ours has more"
-            )
-        for start in range(0, max(len(data), 1), PIECE):
-            last = start + PIECE >= len(data)
-            self.send(EXCHANGE, int(last), data[start : start + PIECE], until - time.monotonic())
+        self.send(EXCHANGE, 0, data, seconds)
         try:
             theirs = self._blobs.get(timeout=max(0.0, until - time.monotonic()))
         except queue.Empty:
@@ -250,11 +236,9 @@ class Tunnel:
             raise PeerError(self._why or "the session is over")
 
     def _end_sockets(self) -> None:
-        for end in (self._listener, *(each.socket for each in list(self._connections.values()))):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            with contextlib.suppress(OSError):
-                end.close()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
         for each in list(self._connections.values()):
             each.end()
 
@@ -265,22 +249,18 @@ class Tunnel:
                 end, _ = self._listener.accept()
             except OSError:
                 return
-            with self._lock:
-                number, self._next = self._next, self._next + 2
+            number, self._next = self._next, self._next + 2
             try:
-                self._begin(number, end)
+                self._begin(number, end, connected=True)
             except PeerError as error:
+                end.close()
                 self.fail(str(error))
                 return
-            with contextlib.suppress(PeerError):
-                self.send(OPEN, number)
-            self._connections[number].start(connected=True)
 
-    def _begin(self, number: int, end: socket.socket) -> _Connection:
+    def _begin(self, number: int, end: socket.socket, *, connected: bool) -> None:
         if len(self._connections) >= _CONNECTIONS:
             raise PeerError(f"a session must have at most {_CONNECTIONS} connections")
-        made = self._connections[number] = _Connection(self, number, end, self._patience)
-        return made
+        self._connections[number] = _Connection(self, number, end, connected=connected)
 
     def _read(self) -> None:
         """Take the peer's frames until its stream ends."""
@@ -298,7 +278,7 @@ class Tunnel:
             self.fail(why)
             return
         with contextlib.suppress(queue.Full):  # nobody waits for more than it has sent
-            self._blobs.put(None, timeout=self._patience)
+            self._blobs.put(None, timeout=self.patience)
         for each in list(self._connections.values()):
             each.put(None)
 
@@ -309,11 +289,14 @@ class Tunnel:
         data = frame[_HEAD.size :]
         self._count(received=len(frame))  # empty frames count too
         if kind == EXCHANGE:
-            self._take_piece(data, last=bool(number))
+            try:
+                self._blobs.put(data, timeout=self.patience)
+            except queue.Full:
+                raise PeerError("the peer exchanges more than was agreed") from None
         elif kind == OPEN:
             if number in self._connections or number % 2 == self._next % 2:
                 raise PeerError(f"connection {number} cannot be opened by the peer")
-            self._begin(number, socket.socket(socket.AF_UNIX)).start(connected=False)
+            self._begin(number, socket.socket(socket.AF_UNIX), connected=False)
         elif kind in (DATA, SHUT):
             if number not in self._connections:
                 raise PeerError(f"connection {number} was never opened")
@@ -323,32 +306,14 @@ class Tunnel:
         else:
             raise PeerError(f"a frame of unknown kind {kind}")
 
-    def _take_piece(self, data: bytes, *, last: bool) -> None:
-        self._pieces += data
-        if len(self._pieces) > self._most_exchange:
-            raise PeerError(f"an exchange must have at most {self._most_exchange} bytes")
-        if not last:
-            return
-        whole, self._pieces = bytes(self._pieces), bytearray()
-        try:
-            self._blobs.put(whole, timeout=self._patience)
-        except queue.Full:
-            raise PeerError("the peer exchanges more than was agreed") from None
-
 
 class _Connection:
     """One connection of the engine: a thread for each direction, and a bounded buffer inwards."""
 
-    def __init__(self, tunnel: Tunnel, number: int, end: socket.socket, patience: float) -> None:
-        self.socket = end
-        self._tunnel, self._number, self._patience = tunnel, number, patience
-        self._inward = Outbox(_BUFFER)
-
-    def start(self, *, connected: bool) -> None:
-        """Begin to carry bytes both ways; connects to our engine first if it must."""
+    def __init__(self, tunnel: Tunnel, number: int, end: socket.socket, *, connected: bool) -> None:
+        self.socket, self._inward = end, Outbox(_BUFFER)
+        self._tunnel, self._number = tunnel, number
         threading.Thread(target=self._write, args=(connected,), daemon=True).start()
-        if connected:
-            threading.Thread(target=self._read, daemon=True).start()
 
     def put(self, data: bytes | None) -> None:
         """Give the engine bytes of the peer; None: there will be no more."""
@@ -360,22 +325,28 @@ class _Connection:
 
     def end(self) -> None:
         """Drop what was not delivered."""
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
         self._inward.drop()
 
     def _write(self, connected: bool) -> None:
+        """Take what the peer sends to our engine, once that listens; a thread takes the rest."""
         try:
-            if not connected:
+            if connected:
+                self._tunnel.send(OPEN, self._number)
+            else:
                 self._connect()
-                threading.Thread(target=self._read, daemon=True).start()
+            threading.Thread(target=self._read, daemon=True).start()
             for data in self._inward:
                 self.socket.sendall(data)
             self.socket.shutdown(socket.SHUT_WR)
-        except OSError:
+        except (OSError, PeerError):
             self._inward.drop()
 
     def _connect(self) -> None:
         """Reach our engine, which may still be on its way up."""
-        path, until = str(self._tunnel.folder / OWN), time.monotonic() + self._patience
+        path, until = str(self._tunnel.folder / OWN), time.monotonic() + self._tunnel.patience
         while True:
             try:
                 self.socket.connect(path)

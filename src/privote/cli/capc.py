@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from privote.errors import InputError
 
 from . import options
-from .capc_certs import app as certs
 from .options import Group, MechanismFlags, derived
+
+if TYPE_CHECKING:
+    from privote.capc.certs import Certificate
 
 app = typer.Typer(
     no_args_is_help=True,
     help="Sites label each other's data in secret: nobody sees rows, models, votes or tallies. "
     "Start with `privote capc simulate`.",
 )
-app.add_typer(certs, name="certs")
+certificates = typer.Typer(
+    no_args_is_help=True,
+    help="Certificates of a coalition: every site makes its own, the others pin exactly that one.",
+)
+app.add_typer(certificates, name="certs")
+
+_SHOWN = 16  # digits of a fingerprint in a table
 
 
 @app.command()
@@ -45,8 +53,9 @@ def guardian(
         Log one JSON object a line.
     """
     from privote.capc import site as sites
+    from privote.capc.messages import GUARDIAN
 
-    sites.serve(sites.guardian, sites.Site.read(site), json=json)
+    sites.serve(sites.guardian, sites.Site.read(site, GUARDIAN), json=json)
 
 
 @app.command()
@@ -73,8 +82,9 @@ def answer(
         Log one JSON object a line.
     """
     from privote.capc import site as sites
+    from privote.capc.messages import ANSWERING
 
-    sites.serve(sites.answering, sites.Site.read(site), json=json)
+    sites.serve(sites.answering, sites.Site.read(site, ANSWERING), json=json)
 
 
 @app.command()
@@ -83,7 +93,6 @@ def query(
     rows: Path,
     *,
     output: Path,
-    baseline: Path | None = None,
     force: bool = False,
     json: bool = False,
 ) -> None:
@@ -108,42 +117,43 @@ def query(
         Rows to have labelled: .npz (array X), .csv or .parquet of the terms' features.
     output
         A folder for labels.npz, statement.txt and statement.json.
-    baseline
-        Allowance, binary voting: this site's own guess (queries, labels), .npy or .csv. Votes that
-        agree with it are free. It stays secret.
     """
-    from privote.capc.site import Site, ask
-    from privote.capc.statements import allowance_said, warn_of_quality, write
+    from privote.capc.messages import QUERYING
+    from privote.capc.site import Log, Site, ask
+    from privote.capc.statements import warn_of_quality, write
     from privote.datasets.tables import table
 
-    from .files import claimed_folder, read_array
-    from .output import print_facts, print_json, say
+    from .files import claimed_folder
+    from .output import print_facts, print_json
 
-    read, data = Site.read(site), table(rows)
-    guess = None if baseline is None else read_array(baseline, "baseline")
+    read, data = Site.read(site, QUERYING), table(rows)
     with claimed_folder(output, force=force):  # before anything is charged
         warn_of_quality(read.terms, read.name, len(data.X))
-        facts, answers = ask(read, data.X, baseline=guess)
+        facts, answers = ask(read, data.X, Log())
         write(output, facts, read.terms, answers)
     if json:
         print_json({**facts, "output": str(output)})
         return
-    if facts["stamp"]:
-        say(facts["stamp"])
-    shown = {
-        "queries": facts["queries"],
+    print_facts({**_shown(facts), "written to": str(output)}, title="Answered")
+
+
+def _shown(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return what is shown of a batch."""
+    from privote.accounting.renyi import rounded_up
+    from privote.capc.statements import allowance_said
+
+    return {
+        "rows labelled": facts["queries"],
         "sites that took part": f"{len(facts['parties'])} of {facts['voters']}",
+        "mechanism": facts["mechanism"],
         "guarantee": facts["guarantee"],
-        "epsilon of a site, all who ask": float(facts["epsilon"]),
+        "epsilon of a site, all who ask": rounded_up(facts["epsilon"], 3),
         "delta": float(facts["delta"]),
         "may depart from the baseline": allowance_said(facts),
         "engine": facts["engine"],
-        "secure": facts["secure"],
         "seconds": facts["seconds"],
-        "MB between sites": facts["megabytes"],
-        "written to": str(output),
+        "MB between sites": facts.get("megabytes"),
     }
-    print_facts(shown, title="Answered")
 
 
 @app.command()
@@ -154,7 +164,6 @@ def retrain(
     *,
     labels: str,
     output: Path,
-    every_label: bool = False,
     force: bool = False,
     json: bool = False,
 ) -> None:
@@ -166,7 +175,8 @@ def retrain(
           --output model.npz
 
     Costs nothing: labels that were released to a site are its own to use. Restart `privote capc
-    answer` to answer with the new model. Thresholds follow the site's own records.
+    answer` to answer with the new model. Thresholds follow the site's own records; a label that it
+    has no records of is learnt from what it received alone.
 
     Parameters
     ----------
@@ -180,11 +190,8 @@ def retrain(
         Which columns of RECORDS are labels (in an .npz: of its Y); names of the coalition.
     output
         Where the model goes: an .npz file.
-    every_label
-        Keep the labels that this site has no records of, too. A model that answers others has the
-        labels of its own records only.
     """
-    from privote.capc.retrain import Records, retrain_site
+    from privote.capc.models import Records, retrain_site
     from privote.datasets.tables import table
     from privote.votes.arrays import ArrayFile
 
@@ -200,8 +207,6 @@ def retrain(
     model = retrain_site(
         Records.under(names, own.X, own.Y, own.label_names), names, new.X, received["labels"]
     )
-    if not every_label:
-        model = model.only([name for name in names if name in own.label_names])
     keep = (records, rows, answers)
     with claimed(output, force=force, suffixes=(".npz",), keep=keep, owner_only=True) as draft:
         model.save(draft)
@@ -247,7 +252,8 @@ def simulate(
     every site's files, to look at and to copy from. Count on some seconds a site, and so on minutes
     for 50; with --clear, on seconds in all.
 
-    With a --seed models, masks and noise can be repeated: stamped SIMULATED, it protects nobody.
+    A --seed chooses the scenes. With --clear masks and noise follow from it, too: stamped
+    SIMULATED, it protects nobody.
 
     Parameters
     ----------
@@ -289,27 +295,12 @@ def simulate(
 
 
 def _show_simulation(facts: dict[str, Any], output: Path) -> None:
-    from privote.accounting.renyi import rounded_up
-    from privote.capc.statements import allowance_said
-
     from .output import print_facts, print_table, say
 
     if facts["stamp"]:
         say(facts["stamp"] + "\n")
-    each = facts["seconds"] / facts["queries"]
     print_facts(
-        {
-            "scenes labelled": facts["queries"],
-            "sites that took part": f"{len(facts['parties'])} of {facts['voters']}",
-            "mechanism": facts["mechanism"],
-            "guarantee": facts["guarantee"],
-            "epsilon of a site, all who ask": rounded_up(facts["epsilon"], 3),
-            "delta": float(facts["delta"]),
-            "may depart from the baseline": allowance_said(facts),
-            "engine": facts["engine"],
-            "seconds": f"{facts['seconds']:.1f}, {each:.3f} a scene",
-            "MB between sites": facts.get("megabytes"),
-        },
+        _shown(facts),
         title="Labelled by a coalition",
         caption="A site that has used up its allowance counts as the baseline, no.",
     )
@@ -321,3 +312,137 @@ def _show_simulation(facts: dict[str, Any], output: Path) -> None:
     )
     if facts["engine"] != "clear":
         say(f"Every site's files, keys and log: {output}")
+
+
+@certificates.command()
+def make(
+    name: str,
+    *,
+    folder: Path = Path(),
+    days: int = 365,
+    json: bool = False,
+) -> None:
+    """Make this site's key and certificate: NAME.key, which stays here, and NAME.pem.
+
+    Example:
+
+        privote capc certs make north --folder /etc/privote
+
+    Hand NAME.pem to the other sites and read them its fingerprint over the telephone; each of them
+    pins it. Nobody can make a certificate in this site's name. Make the next one in another folder;
+    when the others have pinned it, put its two files in the place of the old ones, and restart.
+
+    Parameters
+    ----------
+    name
+        The site, as the terms name it.
+    folder
+        Where the site's own key and certificate lie.
+    days
+        How long it is valid.
+    """
+    from privote.capc import certs
+
+    made = certs.make(folder, name, days=days)
+    _show(
+        made,
+        f"Made the certificate of {name}",
+        f"{folder / f'{name}.key'} stays here. Hand out {folder / f'{name}.pem'}.",
+        json,
+    )
+
+
+@certificates.command()
+def pin(
+    file: Path,
+    *,
+    trust: Path = Path("trust"),
+    name: str | None = None,
+    json: bool = False,
+) -> None:
+    """Trust another site's certificate: whoever holds its key is that site from here on.
+
+    Example:
+
+        privote capc certs pin south.pem --trust /etc/privote/trust --name south
+
+    Compare the fingerprint with its administrator first, over a channel you trust. A second
+    certificate of the same site is accepted beside the first. Remove a site's file from the folder
+    to trust it no more. Restart the programs after either: they read the folder when they start.
+
+    Parameters
+    ----------
+    file
+        The certificate another site handed over.
+    trust
+        The folder of pinned certificates.
+    name
+        The site it must be for; refused if it names another.
+    """
+    from privote.capc import certs
+
+    pinned = certs.pin(trust, file, name=name)
+    said = "Compare the fingerprint with that site's administrator if you have not."
+    _show(pinned, f"Pinned {pinned.name} in {trust}", said, json)
+
+
+@certificates.command(name="list")
+def list_them(
+    *,
+    trust: Path = Path("trust"),
+    folder: Path | None = None,
+    json: bool = False,
+) -> None:
+    """List the pinned certificates, whether they are valid, and for how long.
+
+    Example:
+
+        privote capc certs list --trust /etc/privote/trust --folder /etc/privote
+
+    Parameters
+    ----------
+    trust
+        The folder of pinned certificates.
+    folder
+        Also the site's own certificates in this folder.
+    """
+    from privote.capc import certs
+
+    from .output import print_json, print_table, say
+
+    rows = [_row(each, "pinned") for each in certs.Trust(trust).all()]
+    if folder is not None:
+        files = sorted(folder.glob("*.pem"))
+        rows = [_row(each, "own") for file in files for each in certs.read_all(file)] + rows
+    if json:
+        print_json({"certificates": rows})
+        return
+    shown = [{**row, "fingerprint": row["fingerprint"][:_SHOWN]} for row in rows]
+    if shown:
+        print_table(
+            shown, title="Certificates", caption=f"Fingerprints: first {_SHOWN} of 64 digits."
+        )
+    else:
+        say(f"No certificate is pinned in {trust}.")
+
+
+def _row(each: Certificate, held: str) -> dict[str, Any]:
+    return {
+        "site": each.name,
+        "held": held,
+        "status": each.fault() or "valid",
+        "until": each.ends.strftime("%Y-%m-%d"),
+        "days left": int(each.days_left),
+        "fingerprint": each.fingerprint,
+    }
+
+
+def _show(each: Certificate, title: str, said: str, json: bool) -> None:
+    from .output import print_result
+
+    facts = {
+        "site": each.name,
+        "fingerprint": each.fingerprint,
+        "valid until": each.ends.strftime("%Y-%m-%d %H:%M UTC"),
+    }
+    print_result(facts, json=json, title=title, caption=said)
