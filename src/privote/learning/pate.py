@@ -585,7 +585,6 @@ class PoolLabelling:
         plan_for = self.plan_for or (total if self.rounds > 1 else None)
         asked = np.zeros(0, np.int64)
         releases: list[Release] = []
-        guesses: list[npt.NDArray[np.bool_]] = []
         for batch in np.array_split(self.public.order[:total], min(self.rounds, total)):
             guess = self._guess(asked, releases, batch) if releases else None
             release = self.guardian.release(
@@ -596,11 +595,11 @@ class PoolLabelling:
                 plan_for=plan_for if self.guardian.learns else None,
             )
             releases.append(release)
-            guesses.append(np.zeros(release.labels.shape, np.bool_) if guess is None else guess)
             asked = np.concatenate([asked, batch[: release.answered]])
             self.progress(len(asked), total)
-        given: dict[str, Any] = {"baseline": np.concatenate(guesses), "near": self.pool.near}
-        return asked, with_forecast(_joined(releases), self.guardian.mechanism, **given)
+        few = len(releases) > 1  # later rounds have the student's baseline
+        together = _joined(releases)
+        return asked, with_forecast(together, self.guardian.mechanism, near=self.pool.near, few=few)
 
     def _guess(self, asked: Rows, releases: list[Release], batch: Rows) -> npt.NDArray[np.bool_]:
         """Return what a student of the rounds so far says, cut to what could be released."""
