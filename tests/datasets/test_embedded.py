@@ -25,15 +25,12 @@ def used(scenes: Scenes, kind: str) -> set[int]:
     return set(getattr(scenes, f"sources_{kind}").ravel().tolist()) - {EMPTY}
 
 
-def test_the_pools_share_no_digit_and_leave_none_out() -> None:
+def test_private_public_and_test_scenes_share_no_digit_under_any_seed(scenes: Scenes) -> None:
     pools = [set(pool.tolist()) for pool in digit_pools()]
     assert sum(len(pool) for pool in pools) == 1797
     assert set.union(*pools) == set(range(1797))
     # Otherwise disjoint indices would not mean disjoint images.
     assert len(np.unique(load_digits().data, axis=0)) == 1797
-
-
-def test_private_public_and_test_scenes_share_no_digit_under_any_seed(scenes: Scenes) -> None:
     other = load_scenes(private=3_000, public=800, test=400, seed=7)
     for one, two in combinations(KINDS, 2):
         assert not used(scenes, one) & used(scenes, two)

@@ -69,7 +69,7 @@ def test_a_large_jpeg_decoded_small_is_the_same_picture(tmp_path: Path, fit: str
     assert np.abs(jpeg - png).mean() < 0.02
 
 
-def test_broken_and_absent_files_are_named(picture: Picture, tmp_path: Path) -> None:
+def test_broken_and_absent_files_are_named(picture: Picture, tmp_path: Path, monkeypatch) -> None:
     good = picture("good.png")
     broken = tmp_path / "broken.png"
     broken.write_bytes(good.read_bytes()[:40])
@@ -81,12 +81,9 @@ def test_broken_and_absent_files_are_named(picture: Picture, tmp_path: Path) -> 
     assert images.take([0, 2]).paths.tolist() == [str(good), str(tmp_path / "absent.png")]
     with pytest.raises(InputError, match="absent"):
         images.take([0, 2]).check()
-
-
-def test_without_pillow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "PIL", None)
+    monkeypatch.setitem(sys.modules, "PIL", None)  # without Pillow the extra is named
     with pytest.raises(MissingExtraError, match=r"\[pictures\]"):
-        Images(paths=["a.png"])[0]
+        images[0]
 
 
 WRONG = {"size": [0, (1, 2, 3), 2.5], "channels": [2], "fit": ["pad"]}
