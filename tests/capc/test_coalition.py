@@ -7,13 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy.stats import chisquare
-from tests.capc.coalitions import Observed, identity, models_for, simulation, terms_of, votes_of
-from tests.refusals import refused
+from tests.capc.coalitions import Observed, identity, models_for, simulation, terms_of
 
 import privote as pv
 from privote.capc.coalition import Letter
-from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING, Masks, decode
+from privote.capc.messages import ANSWERING, GUARDIAN, Masks, decode
 from privote.capc.programs import AllowanceProgram
 from privote.capc.roles import Compute, Computed, Received
 from privote.capc.terms import Terms
@@ -178,36 +176,6 @@ def held(run: Observed, terms: Terms, querier: str = "q0") -> dict[str, int]:
     return left
 
 
-@pytest.mark.parametrize("guarantee", ["worst-case", "allowance"])
-@pytest.mark.parametrize("name", ["binary gate", "binary quota", "tau", "tau l1 gate"])
-def test_many_runs_follow_the_mechanism(name: str, guarantee: str) -> None:
-    # Equal queries in one batch: each is a run of its own, with noise of its own.
-    queries = 3000
-    ballots = np.tile(random_election(8, queries=1), (queries, 1, 1))
-    terms = terms_of(
-        MECHANISMS[name],
-        parties=5,
-        labels=3,
-        features=1,
-        guarantee=guarantee,
-        epsilon=1e6,
-        most_queries=queries,
-    )
-    run = simulation(terms, ballots[:1], seed=13)
-    run.kill(("p4", ANSWERING))
-    answers = run.ask("q0", np.ones((queries, 1), np.int64))
-    cube = votes_of(terms, ballots[:1], answers.parties)
-    if guarantee == "allowance":
-        cube = np.maximum(cube, 0)  # the baseline
-    expected = terms.mechanism.outcome_probabilities(cube)[0]
-    for label in range(3):
-        outcomes = [0, 1] + ([-1] if terms.mechanism.gate is not None else [])
-        hits = np.array([(answers.labels[:, label] == o).sum() for o in outcomes])
-        wanted = expected[label] * queries
-        assert (wanted > 5).all()
-        assert chisquare(hits, wanted).pvalue > 1e-4
-
-
 # -- who sees what --------------------------------------------------------------------------------
 
 
@@ -243,24 +211,6 @@ def test_an_answering_party_sees_the_same_whatever_it_votes_and_is_asked() -> No
         ends = [event for event in run.seen["p1", ANSWERING] if isinstance(event, Computed)]
         assert [event.outputs for event in ends] == [None]
     assert views[0] == views[1]
-
-
-def test_a_ballot_share_is_uniform_whatever_the_ballot() -> None:
-    for share in (0, 1):
-        terms = terms_of(features=1, most_queries=4000, epsilon=1e6)
-        run = Recorded(terms, models_for(terms, np.full((1, 3, 2), share)))
-        answers = run.ask("q0", np.ones((4000, 1), np.int64))
-        assert not answers.simulated
-        got = [
-            np.concatenate([out["share"] for out in event.outputs or ()])
-            for event in run.seen["q0", QUERYING]
-            if isinstance(event, Computed) and not event.session.endswith("decision")
-        ]
-        words = np.concatenate(got).view(np.uint64).reshape(-1)
-        for shift in (0, 28, 56):
-            low = (words >> np.uint64(shift)) & np.uint64(255)
-            hits = np.bincount(low.astype(int), minlength=256)
-            assert chisquare(hits).pvalue > 1e-9  # drawn anew in every run
 
 
 # -- faults ---------------------------------------------------------------------------------------
@@ -311,22 +261,6 @@ def test_a_repeated_message_is_refused_and_changes_nothing() -> None:
         told = [str(e) for errors in run.complaints.values() for e in errors]
         known = ("before", "already", "not known")
         assert any(word in text for text in told for word in known), kind
-
-
-def test_too_few_parties_are_refused_and_the_charge_stands() -> None:
-    terms = terms_of(features=8, minimum=3)
-    run = simulation(terms, np.ones((8, 3, 2)))
-    run.kill(("p1", ANSWERING))
-    with pytest.raises(pv.errors.PeerError, match=r"at least 3 must.*charge stands"):
-        run.ask("q0", identity(8, 8))
-    assert len([e for e in run.ledger.published() if e["kind"] == "charge"]) == 3
-    run.start(("p1", ANSWERING))
-    answers = run.ask("q0", identity(8, 8))
-    assert answers.resumed
-    assert len([e for e in run.ledger.published() if e["kind"] == "charge"]) == 3
-    again = run.ask("q0", identity(8, 8))
-    assert not again.resumed
-    assert len([e for e in run.ledger.published() if e["kind"] == "charge"]) == 6
 
 
 def test_a_site_with_other_terms_or_another_engine_is_refused() -> None:
@@ -434,15 +368,3 @@ def test_a_mechanism_from_outside_is_computed_if_it_says_how(guarantee: str, noi
     terms = terms_of(Outside(), guarantee=guarantee, noise=noise, epsilon=1e6)
     answers = simulation(terms, ballots).ask("q0", identity(2, terms.features))
     assert answers.labels.tolist() == [[1, 0], [0, 1]]
-
-
-def test_weighted_votes_have_no_shares_and_no_allowance_by_vote() -> None:
-    class Weighted(pv.TauVoting):
-        surprise_unit: ClassVar[str] = "vote"
-
-    weighted = Weighted(sigma=1.0, tau=1.0, grid=8)
-    terms_of(weighted)
-    with refused("mechanism", pv.errors.UnavailableError):
-        terms_of(weighted, guarantee="allowance")
-    with refused(None, pv.errors.UnavailableError):
-        terms_of(weighted, noise="sites")

@@ -139,21 +139,6 @@ def test_drawn_noise_decides_as_often_as_the_mechanism(name: str) -> None:
             assert chisquare(hits[likely], wanted).pvalue > 1e-4
 
 
-def test_the_joint_outcome_is_the_mechanisms() -> None:
-    mechanism = pv.BinaryVoting(sigma=3.0, gate=pv.Gate(threshold=5, sigma=1.5))
-    votes = np.array([[[1, 0, 1], [1, 0, 0], [1, 1, 0], [1, 0, 1], [0, 0, 1], [1, 0, -1]]], np.int8)
-    expected = mechanism.outcome_probabilities(votes)[0]
-    yes, present = (votes == 1).sum(axis=1)[0], (votes >= 0).sum(axis=1)[0]
-    rows, entropy = 40_000, Entropy(8)
-    vote = vote_noise(mechanism.counted(3).vote, 6, (rows, 3), entropy)
-    gate = gate_noise(mechanism.gate, 6, (rows, 3), entropy)
-    margin = 2 * yes - present
-    label = np.where((margin + gate >= 0) | (gate - margin >= 0), margin + vote >= 0, 2)
-    for column in range(3):
-        hits = np.bincount(label[:, column].astype(int), minlength=3)
-        assert chisquare(hits, expected[column] * rows).pvalue > 1e-4
-
-
 def test_a_tie_is_a_fair_coin_on_the_exact_half() -> None:
     for mechanism in (pv.BinaryVoting(sigma=0.1), pv.BinaryVoting(sigma=1e4)):
         coins = np.array([[True], [False]])
@@ -188,8 +173,3 @@ def test_a_margin_that_is_wrong_by_a_known_amount_costs_no_more_than_another_bar
             worst = np.maximum(worst, divergence(one, two, orders).max(axis=0))
     assert np.isfinite(worst).all()
     assert (worst <= bound * (1 + 1e-9)).all()
-
-
-def test_noise_covers_every_integer() -> None:
-    noise = vote_noise(pv.BinaryVoting(sigma=2.0).counted(1).vote, 1, (20_000,), Entropy(1))
-    assert set(range(-7, 7)) <= set(noise.tolist())

@@ -209,18 +209,6 @@ def test_no_party_ever_says_more_than_its_allowance(pointed: list[Crashing]) -> 
     assert lost > 10
 
 
-def test_both_restart_at_once(pointed: list[Crashing]) -> None:
-    terms = coalition_of("allowance", 6.0)
-    for seed in range(6):
-        run = run_of(terms, pointed, seed)
-        for at in range(5):
-            run.at = run.points + 20 + 9 * at
-            ask(run)
-            run.kill(PG)
-            run.start(PG)
-            check(run, terms)
-
-
 def test_a_charged_batch_is_resumed_and_paid_once(pointed: list[Crashing]) -> None:
     terms = coalition_of("worst-case", 1e6)
     run = run_of(terms, pointed, 1)

@@ -193,12 +193,6 @@ def test_the_guardian_waits_for_masks_on_their_way_but_not_for_ever() -> None:
         assert ready.parties == (("p0", "p1", "p2") if end == "masks" else ("p0", "p1"))
 
 
-def test_a_message_of_another_role_is_refused() -> None:
-    at = AtGuardian()
-    assert "takes no message" in refusal(at.hear("q0", m.Closed(NONCES[0])), "q0")
-    assert not sent(at.hear("p0", m.Refused(NONCES[0], "why")), m.Refused), "no refusing for ever"
-
-
 @pytest.mark.parametrize("asked", [2**30 - 1, 2**30])
 def test_a_version_that_is_asked_with_leaves_room_for_the_next(asked: int) -> None:
     """The batch is decided when time is up, where nobody could be told of an error."""
@@ -301,17 +295,6 @@ def test_batches_that_nobody_confirmed_are_not_remembered() -> None:
     assert not at.role._seen
 
 
-def test_only_the_guardian_confirms_and_only_what_was_asked() -> None:
-    at = AtParty()
-    at.hear("q0", m.Answer(NONCES[0], Q))
-    fake = at.hear("q0", m.Confirmed(NONCES[0], "q0", Q))
-    assert "must say hello as guardian" in refusal(fake, "q0")
-    at.greet(("pg", m.GUARDIAN))
-    for other in (m.Confirmed(NONCES[0], "q1", Q), m.Confirmed(NONCES[0], "q0", Q + 1)):
-        assert "somebody else" in refusal(at.hear("pg", other), "pg")
-    assert sent(at.hear("pg", m.Confirmed(NONCES[0], "q0", Q)), m.Willing)
-
-
 def test_an_answering_party_says_why_it_cannot_answer() -> None:
     for end in ("refused", "lost", "late"):
         at = AtParty()
@@ -409,14 +392,6 @@ def test_the_querying_party_believes_only_what_it_asked_for() -> None:
         bad = at.hear("pg", m.Ready(NONCES[0], parties, 1))
         assert "other parties than agreed" in refusal(bad, "pg")
     assert at.hear("pg", m.Ready(NONCES[0], ("p0", "p1"), 1))
-
-
-def test_parties_are_asked_a_few_at_a_time() -> None:
-    at = AtQuerier(abreast=1)
-    assert [a.to for a in at.grant()] == ["p0"]
-    assert [a.to for a in at.share("p0")] == ["p1"]
-    actions = at.role.on(Lost("p1", m.ANSWERING))
-    assert [a.to for a in actions if isinstance(a, Send)] == ["p2"]
 
 
 def test_a_broken_journal_ends_the_batch_and_its_place_stays_at_home() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from dataclasses import replace
 from typing import Any
 
@@ -35,28 +34,6 @@ def test_terms_survive_being_written(mechanism: pv.Mechanism) -> None:
     assert again.promise() == terms.promise()
     assert again.mechanism == mechanism
     assert mechanism_of(mechanism.parameters()) == mechanism
-
-
-def test_terms_can_be_read_from_toml() -> None:
-    text = """
-        name = "three clinics"
-        labels = ["a", "b"]
-        features = 3
-        epsilon = 10.0
-        delta = 1e-6
-        guardian = "pg"
-        queriers = ["x"]
-        parties = ["x", "z", "y"]
-        [mechanism]
-        mechanism = "binary"
-        sigma = 7.0
-        gate = { threshold = 2, sigma = 1.0 }
-    """
-    terms = Terms.from_dict(tomllib.loads(text))
-    assert terms.parties == ("x", "z", "y")
-    assert terms.mechanism.gate == pv.Gate(threshold=2, sigma=1.0)
-    assert terms.guarantee == "allowance"
-    assert terms.voters("x") == ("z", "y")
 
 
 CHANGES: dict[str, Any] = {

@@ -108,14 +108,6 @@ def test_simulate_other_mechanisms(run: Run, more: list[Any]) -> None:
     assert json.loads(done.stdout)["queries"] == 5
 
 
-def test_a_budget_that_pays_for_no_query_is_refused(run: Run) -> None:
-    more = ("--guarantee", "worst-case", "--epsilon", 0.5)
-    done = run("capc", "simulate", "--clear", "--queries", 5, "--output", "out", *more)
-    assert done.exit_code == 3, done.output
-    assert "'site-1'" in done.output
-    assert not Path("out").exists()  # the same folder may be named again
-
-
 def test_certificates_are_made_pinned_and_listed(run: Run, tmp_path: Path) -> None:
     prints = []
     for folder in ("north", "next"):

@@ -209,19 +209,6 @@ def test_same_bits_as_in_clear(outputs: dict[str, dict[str, Any]], case: str) ->
         np.testing.assert_array_equal(outputs[case][key], value)
 
 
-def test_ties_are_yes(outputs: dict[str, dict[str, Any]]) -> None:
-    _, _, peer = CASES["linear"]
-    ballots = outputs["linear"]["share"] + peer["mask"]
-    np.testing.assert_array_equal(ballots[3:6], [[1, 0, 1, 1]] * 3)  # biases 0, -1, 1, 0
-
-
-def test_clipped_ballots(outputs: dict[str, dict[str, Any]]) -> None:
-    ballots = outputs["clip"]["share"] + CASES["clip"][2]["mask"]
-    for yeses in range(5):
-        np.testing.assert_array_equal(np.sort(ballots[yeses])[::-1][:yeses], [TABLE[yeses]] * yeses)
-        assert (ballots[yeses] > 0).sum() == yeses
-
-
 def test_carried_from_chunk_to_chunk(outputs: dict[str, dict[str, Any]]) -> None:
     """What is left after one chunk is what the next begins with; nobody sees it in between."""
     first, second = outputs["first chunk"], outputs["second chunk"]
@@ -311,13 +298,6 @@ def test_peer_that_never_comes(engine: SecureEngine, tmp_path: Path) -> None:
     assert time.monotonic() - started < 60
     ends[0].close()
     ends[1].close()
-
-
-def test_closed_link(engine: SecureEngine, tmp_path: Path) -> None:
-    ends = LocalChannel.pair(tmp_path)
-    ends[1].close()
-    with pytest.raises((PeerError, InputError)):
-        engine.run([SMALL], QUERIER, [small(QUERIER)], ends[0], deadline=30)
 
 
 MANY = [DecisionProgram(rows=400, labels=20, gated=True)] * 40
