@@ -29,7 +29,7 @@ METADATA = ("zarr.json", ".zarray", ".zattrs")
 # Imports once, then one process a run, which counts its calls inside privote and may end at one.
 DRIVER = """
 import json, os, sys
-import privote.cli, privote.cli.output, privote.cli.votes, privote.learning.collect
+import privote.cli, privote.cli.output, privote.cli.train, privote.learning.collect
 
 def run(words, at):
     calls = 0
