@@ -76,7 +76,7 @@ VOTES: dict[str, tuple[Content, str]] = {
     "a quote inside": ('query,voter,x\n1,"a"b,1\n', "line 2: cannot be read: ',' expected after"),
     "Latin-1": (
         "query,voter,x\n1,a,1\n1,\xe9,1\n".encode("latin-1"),
-        "after line 0: must be text in UTF-8",
+        "bad.csv must be text in UTF-8",
     ),
     "UTF-16": ("query,voter,x\n1,a,\ud83d\n".encode("utf-16", "surrogatepass"), "in UTF-16"),
     "bytes": (b"\x89PNG\r\n\x1a\n\x00\xff", "must be text in UTF-8"),

@@ -294,24 +294,21 @@ def lines(path: Path, encoding: str | None = None, errors: str = "strict") -> It
 
     Its letters are stored as ``encoding`` says, as the file's own mark does, or as UTF-8.
     """
-    name, line = "", 0
+    name = ""
     try:
         name = _encoding(path, encoding)
         with (gzip.open if path.suffix == ".gz" else open)(
             path, "rt", encoding=name, errors=errors, newline=""
         ) as stream:
-            for text in stream:
-                yield text
-                line += 1
+            yield from stream
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path} is cut short or not gzip: {error}") from None
     except OSError as error:
         raise InputError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
     except UnicodeError:
         raise InputError(
-            f"{path.name}, after line {line}: must be text in "
-            f"{name.removesuffix('-sig').upper()}; save it as UTF-8, or name its `encoding` where "
-            "that can be said, e.g. cp1252"
+            f"{path.name} must be text in {name.removesuffix('-sig').upper()}; save it as UTF-8 or "
+            "name its `encoding` where that can be said, e.g. cp1252"
         ) from None
 
 
