@@ -83,7 +83,7 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
     "delta of a plan": lambda x: planning.queries_for(_BINARY, 50, 3, 8.0, x),
     "wanted": lambda x: planning.sigma_for(lambda s: pv.BinaryVoting(sigma=s), 50, 3, 8.0, 1e-5, x),
     "surprises_per_query": lambda x: planning.queries_until_out(_BINARY, 3, 10, x),
-    "missed": lambda x: planning.unanimous_miss(_BINARY, x, 3),
+    "missed": lambda x: 1 - _BINARY.unanimous(x, 3),
     **{f"plan, {name}": lambda x, name=name: pv.plan(**{**_PLANNED, name: x}) for name in _PLANNED},
     "allowance": lambda x: _counts(check_allowance(x, 3)),
     "allowances": lambda x: _counts(check_allowance([1, 2, x], 3)),
@@ -108,7 +108,7 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
 
 
 def _missed(mechanism: pv.Mechanism, labels: Any) -> float:
-    return planning.unanimous_miss(mechanism, 50, labels)
+    return 1 - mechanism.unanimous(50, labels)
 
 
 def _unsigned(value: Any) -> Any:
