@@ -224,8 +224,6 @@ CASES: list[tuple[type[pv.PrivoteError], str | None, list[Callable[[], Any]]]] =
         [
             lambda: BINARY.rdp(GOOD, bound="tight"),
             lambda: BINARY.worst_case_rdp(5, 3, bound="pate2018"),
-            lambda: guardian().release(GOOD, bound="pate2018"),
-            lambda: guardian(guarantee="data-dependent").release(GOOD, queries=2, bound="tight"),
         ],
     ),
     # labelling

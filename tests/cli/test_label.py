@@ -278,45 +278,13 @@ def test_a_store_that_fails_after_the_charge_is_said(
     assert len((tmp_path / "labels.csv").read_text().splitlines()) == 9
 
 
-def test_rows_that_are_expected_to_be_poor_say_so(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rng = np.random.default_rng(0)
-    many = (rng.random((400, 1, 4)) < 0.3) ^ (rng.random((400, 20, 4)) < 0.02)
-    np.save(tmp_path / "votes.npy", many)
-    flags = ("label", "votes.npy", "--mechanism", "binary", "--sigma", 5, *BUDGET, "--seed", 1)
-    flags += ("--guarantee", "allowance", "--ledger", "a.db")
-    done = run(*flags, "--output", "labels.csv", "--json")
-    assert done.exit_code == 0, done.stderr
+def test_an_allowance_that_does_not_last_is_a_warning(run: Run, tmp_path: Path) -> None:
+    np.save(tmp_path / "votes.npy", np.random.default_rng(0).random((400, 20, 4)) < 0.3)
+    flags = ("label", "votes.npy", *BINARY, "--epsilon", "8", "--delta", "1e-5", "--seed", 1)
+    done = run(*flags, "--guarantee", "allowance", "--output", "labels.csv", "--json")
     said = json.loads(done.stdout)
-    first = said["expected_poor_from_row"]
-    assert 0 < first == said["forecast"]["lasts"] < 400
-    lines = (tmp_path / "labels.csv").read_text().splitlines()
-    assert lines[0] == "query,label_0,label_1,label_2,label_3,expected"
-    marks = [line.rpartition(",")[2] for line in lines[1:]]
-    assert marks == [""] * first + ["poor"] * (400 - first)
-    # Who reads it back as labels finds labels.
-    assert read_array(tmp_path / "labels.csv", "baseline").shape == (400, 4)
-    # From an allowance that earlier runs have used up, every row is.
-    done = run(*flags, "--queries", 20, "--output", "more.csv")
-    assert done.exit_code == 0, done.stderr
-    assert "from row 0 on" in done.stdout
-    assert all(
-        line.endswith(",poor") for line in (tmp_path / "more.csv").read_text().splitlines()[1:]
-    )
-
-
-GROWS = """
-import resource, sys
-from privote.cli import app
-for votes in sys.argv[1:]:
-    try:
-        app(["label", votes, "--mechanism", "binary", "--sigma", "12", "--epsilon", "8", "--delta",
-             "1e-5", "--output", votes + ".csv", "--json"])
-    except SystemExit as done:
-        assert not done.code, done.code
-    print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
-"""
+    assert 0 < said["forecast"]["lasts"] < 400
+    assert said["rows"]["WARNING"] in " ".join(done.stderr.split())
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a peak in kilobytes is Linux's")
