@@ -13,7 +13,6 @@ import pytest
 from tests.cli.conftest import Run
 
 import privote as pv
-from privote.cli.files import read_array
 
 BUDGET = ("--epsilon", 8, "--delta", 1e-5)
 BINARY = ("--mechanism", "binary", "--sigma", 7)
@@ -285,6 +284,19 @@ def test_an_allowance_that_does_not_last_is_a_warning(run: Run, tmp_path: Path) 
     said = json.loads(done.stdout)
     assert 0 < said["forecast"]["lasts"] < 400
     assert said["rows"]["WARNING"] in " ".join(done.stderr.split())
+
+
+GROWS = """
+import resource, sys
+from privote.cli import app
+for votes in sys.argv[1:]:
+    try:
+        app(["label", votes, "--mechanism", "binary", "--sigma", "12", "--epsilon", "8", "--delta",
+             "1e-5", "--output", votes + ".csv", "--json"])
+    except SystemExit as done:
+        assert not done.code, done.code
+    print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
+"""
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a peak in kilobytes is Linux's")
