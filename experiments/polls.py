@@ -101,9 +101,7 @@ def lines(ballots: PollBallots, behind: list[float]) -> Iterator[str]:
             found: dict[str, float | None] = {}
             for kind in MECHANISMS:
                 try:
-                    plan = plan_poll(
-                        size, outcome, epsilon=epsilon, delta=DELTA, mechanism=kind
-                    )
+                    plan = plan_poll(size, outcome, epsilon=epsilon, delta=DELTA, mechanism=kind)
                     found[kind] = chance(plan.mechanism, ballots, outcome)
                 except InputError:
                     found[kind] = None
