@@ -112,7 +112,7 @@ def test_it_says_that_a_person_is_taken_to_have_one_record(tables, tmp_path, mon
         ("gradients", ("--network", "linear"), "--network cannot be given"),
         ("gradients", ("--sample-rate", 0), "--sample-rate must lie in (0, 1]"),
         ("teachers", ("--steps", 5), "--steps cannot be given with --method teachers"),
-        ("neighbours", ("--teacher", "resnet50"), "--teacher cannot be given"),
+        ("neighbours", ("--network", "resnet50"), "--network cannot be given"),
         ("dpsgd", ("--network", "cat"), "--network must be"),
     ],
 )
@@ -140,7 +140,7 @@ def images(tmp_path_factory):
     "kind",
     [
         ("--method", "dpsgd", "--network", "smallcnn", "--steps", 2),
-        ("--teacher", "smallcnn", "--student", "smallcnn", "--teachers", 2, "--queries", 10),
+        ("--method", "teachers", "--network", "smallcnn", "--epochs", 2, "--teachers", 2, "--queries", 10),
     ],
 )
 def test_networks_learn_from_images_and_are_saved(images, tmp_path, kind):

@@ -17,7 +17,7 @@ _ACCOUNT = ("ledger", "dataset", "consumer", "electorate")
     settings=Group(
         of="PATEClassifier",
         only=(
-            *("teacher", "n_teachers", "threshold", "embedding", "student", "rounds", "n_jobs"),
+            *("n_teachers", "threshold", "embedding", "student", "rounds", "n_jobs"),
             *("guarantee", "queries"),
         ),
         unset=True,
@@ -25,9 +25,9 @@ _ACCOUNT = ("ledger", "dataset", "consumer", "electorate")
     ),
     training=Group(
         of="learning:DPSGDClassifier",
-        only=("network", "steps", "sample_rate"),
+        only=("network", "epochs", "frozen", "hours", "steps", "sample_rate", "schedule"),
         unset=True,
-        panel="Private training without votes",
+        panel="Networks, and private training without votes",
     ),
     mechanism=Group(
         of=MechanismFlags, without=("link_cost", "link_order"), instead={"name": (options.Name, "")}
@@ -104,9 +104,6 @@ def train(
     yes : SHARE
         The share of labels that are present, if you know it: it is never counted on private
         records.
-    teacher : KIND
-        What a teacher is: linear (the default); on images smallcnn, densenet121 or resnet50
-        (torch).
     n_teachers
         How many teachers; by default as many as suit records and budget.
     threshold : RULE
@@ -119,9 +116,10 @@ def train(
     size : PIXELS
         Height and width that pictures are scaled to before they are embedded.
     weights
-        The weights of resnet50 or densenet121: a state dictionary, read without running code.
+        The weights of resnet50 or densenet121, of --embedding or --network: a state dictionary,
+        read without running code.
     device
-        Where pictures are embedded: cpu, cuda or mps.
+        Where pictures are embedded, or a network learns: cpu, cuda or mps.
     cache : DIR
         A folder to keep the features of pictures in, for further runs. They are as private as the
         pictures.
@@ -131,11 +129,21 @@ def train(
     n_jobs
         Processes to train in.
     network : NAME
-        dpsgd: mlp (the default); linear; on images smallcnn, densenet121 or resnet50.
+        What learns: of pictures smallcnn, densenet121 or resnet50, by dpsgd or as each teacher (and
+        the student, if none is named). dpsgd on other rows: mlp (the default) or linear.
+    epochs : N
+        How often a network sees each record: 30 by default, for dpsgd as the budget allows.
+    frozen
+        Train the last layer of the network only; start from --weights.
+    hours : H
+        Refuse to start networks that would train for longer; 24 by default.
     steps
-        Noisy gradients; 100 by default.
+        dpsgd and gradients: how many noisy gradients; 100 by default, of pictures by --epochs.
     sample_rate
-        The probability with which a record takes part in a step; 1 by default.
+        The probability with which a record takes part in a step; 1 by default, of pictures 256
+        records a step.
+    schedule : NOISE[,CLIP]
+        dpsgd: noise, and clipping norm, of the last steps in units of the first.
     guarantee : NAME
         What the budget promises: allowance (the default), worst-case, ptr or data-dependent.
     queries

@@ -17,13 +17,14 @@ from ..planning import YES, Plan, plan
 
 _VOTES = ("mechanism", "guarantee", "queries", "student", "embedding", "rounds", "n_jobs")
 _AND = ("electorate",)  # which is given to fit
+_NETWORK = ("network", "weights", "epochs", "frozen", "device", "hours")
 #: Every method, and which settings it takes, by the names of its estimator.
 METHODS: Mapping[str, tuple[str, ...]] = {
-    "teachers": (*_VOTES, *_AND, "teacher", "n_teachers", "threshold"),
+    "teachers": (*_VOTES, *_AND, "teacher", "n_teachers", "threshold", *_NETWORK),
     "neighbours": (*_VOTES, *_AND),
     "gradients": ("embedding", "steps", "sample_rate"),
     "moments": ("embedding",),
-    "dpsgd": ("steps", "sample_rate", "network"),
+    "dpsgd": ("steps", "sample_rate", "schedule", *_NETWORK),
 }
 AUTO = "auto"
 VOTERS = ("teachers", "neighbours")
@@ -41,7 +42,7 @@ MEASURED = (
 )
 
 _TEACHERS = 50  # for each label, at epsilon 1
-_EACH = 4  # records of a teacher, at least
+_EACH, _EACH_NETWORK = 4, 100  # records of a teacher, at least
 _FEWEST, _MOST, _MOST_OF_OTHERS = 10, 2000, 500  # teachers; linear ones are trained all at once
 
 
@@ -228,11 +229,13 @@ def plan_teachers(numbers: Numbers, asked: Mapping[str, Any]) -> Plan:
     numbers
         What is public.
     asked
-        Settings that the user gave: ``n_teachers``, ``teacher`` and ``queries`` count here.
+        Settings that the user gave: ``n_teachers``, ``teacher`` and ``queries`` count here: any
+        but a linear teacher gets 100 records at least.
     """
     many = _TEACHERS * (numbers.labels + 2) / math.sqrt(numbers.epsilon)
-    many = min(many, numbers.records / _EACH)
-    most = _MOST if asked.get("teacher") is None else _MOST_OF_OTHERS
+    linear = asked.get("teacher") is None
+    many = min(many, numbers.records / (_EACH if linear else _EACH_NETWORK))
+    most = _MOST if linear else _MOST_OF_OTHERS
     return plan(
         voters=whole("n_teachers", asked.get("n_teachers", int(min(max(many, _FEWEST), most)))),
         labels=numbers.labels,

@@ -44,6 +44,7 @@ from .neighbours.labelling import (
     plan_neighbours,
     train_neighbour_student,
 )
+from .networks.image import check_time
 from .rounds import (
     PoolLabelling,
     PublicRows,
@@ -387,6 +388,8 @@ class PATEClassifier(LabelClassifier):
                 "n_teachers",
                 f"must be at most the records there are ({X.shape[0]}), got {self.n_teachers}",
             )
+        many = (Y.shape[1], self.n_teachers, self.n_jobs)
+        check_time(self.teacher, self.student, X, X_public, *many)
         part_names(X.shape[0], who.ids, who.groups)  # before a ledger is asked for the key
         part = partition(X.shape[0], self.n_teachers, ids=who.ids, groups=who.groups, key=who.key)
         teachers = train(

@@ -27,7 +27,7 @@ from ..labelling import KeptReleases, with_forecast
 from ..mechanisms import Mechanism
 from ..release import Release, decide, drawn_of
 from ..votes.cube import BallotSource
-from .rows import Floats, Progress, Targets, label_probabilities
+from .rows import Floats, Progress, Targets, label_probabilities, take_rows
 from .students.classifiers import train_student
 
 Rows = npt.NDArray[np.int64]
@@ -79,9 +79,9 @@ class PublicRows:
 
     def student(self, rows: Rows, labels: Targets) -> Any:
         """Train a student on what was released for some rows; it may see the others, too."""
-        rest = self._rows[np.setdiff1d(self.order, rows)]
+        rest = take_rows(self._rows, np.setdiff1d(self.order, rows))
         seed = int(check_random_state(self._random_state).randint(2**31 - 1))
-        return train_student(self._student, self._rows[rows], labels, rest, seed)
+        return train_student(self._student, take_rows(self._rows, rows), labels, rest, seed)
 
     def ask(self, student: Any, rows: Rows) -> Floats:
         """Return a student's probabilities for rows: (rows, labels)."""

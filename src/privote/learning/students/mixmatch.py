@@ -12,6 +12,7 @@ and Valpola 2017).
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from types import SimpleNamespace
@@ -28,9 +29,11 @@ from ..networks.architectures import (
     build_network,
     check_network,
     last_layer,
+    load_weights,
     masked_loss,
     require_torch,
     seeded,
+    usual_network,
 )
 from ..networks.classifier import (
     SCALES,
@@ -70,8 +73,11 @@ class MixMatchClassifier(NetworkClassifier):
     Parameters
     ----------
     network
-        ``"linear"``, ``"mlp"``, ``"smallcnn"``, ``"densenet121"``, ``"resnet50"``, or a function
-        of (shape of a row, labels) that returns a torch module ending in a linear layer.
+        ``"linear"`` or ``"mlp"``; on images ``"smallcnn"``, ``"densenet121"`` or ``"resnet50"``; or
+        a function of (shape of a row, labels) that returns a torch module ending in a linear layer.
+        None: ``"mlp"``, on images ``"smallcnn"``.
+    weights
+        File with a state dictionary to start from, read without running code.
     hidden, dropout
         Of ``"mlp"``: units, and the share of them left out while training.
     steps, batch_size, learning_rate, weight_decay
@@ -123,8 +129,9 @@ class MixMatchClassifier(NetworkClassifier):
 
     accepts_soft = True
 
-    network: Network = "mlp"
+    network: Network | None = None
     _: KW_ONLY
+    weights: str | os.PathLike[str] | None = None
     hidden: int = 256
     dropout: float = 0.5
     steps: int = 1000
@@ -187,12 +194,14 @@ class MixMatchClassifier(NetworkClassifier):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         with seeded(seed) as generator:
             network = build_network(
-                self.network,
+                self.network or usual_network(rows.shape),
                 rows.shape,
                 labels.shape[1],
                 hidden=self.hidden,
                 dropout=self.dropout,
             )
+            if self.weights is not None:
+                load_weights(network, self.weights)
             training = Training(
                 network,
                 recipe,
@@ -219,7 +228,8 @@ class MixMatchClassifier(NetworkClassifier):
         return pool
 
     def _recipe(self, images: bool) -> Recipe:
-        check_network(self.network)
+        if self.network is not None:
+            check_network(self.network)
         if self.scale not in SCALES:
             raise InputError("scale", f"must be one of {', '.join(SCALES)}", self.scale)
         if self.unlabelled_loss not in UNLABELLED_LOSSES:
