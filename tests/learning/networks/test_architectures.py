@@ -41,7 +41,12 @@ def test_the_large_networks_have_the_sizes_in_print(name, wanted):
 
 @pytest.mark.parametrize(
     ("network", "shape"),
-    [("smallcnn", (10,)), ("densenet121", (1, 16, 16)), ("mlp", (1, 16, 16)), ("linear", (3, 9, 9))],
+    [
+        ("smallcnn", (10,)),
+        ("densenet121", (1, 16, 16)),
+        ("mlp", (1, 16, 16)),
+        ("linear", (3, 9, 9)),
+    ],
 )
 def test_rows_of_the_wrong_kind_are_refused(network, shape):
     with refused():  # no dense layer on raw pixels either
