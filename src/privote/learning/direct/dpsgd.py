@@ -261,6 +261,7 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
             last_layer(network).bias.fill_(float(logit(self.initial_share)))
         # In use, batch normalisation goes by numbers of old: only training has to replace it.
         network = network.eval() if self.frozen else without_mixing(network).train()
+        on_device(deepcopy(last_layer(network)), self.device)
         check_memory(network, shape)
         learns = last_layer(network) if self.frozen else network
         seen = (learns.in_features,) if self.frozen else shape
