@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from time import perf_counter
 from typing import Any, ClassVar
 
@@ -35,15 +35,6 @@ from .architectures import (
 )
 from .classifier import Index, NetworkClassifier, Rows, Scaling, check_counts, check_hours
 
-# What the paper trains with (its appendix "Experimental Details"), but for the epochs: it has 100
-# of DenseNet-121 and 1,000 of ResNet-50. It does not give the batch of ResNet-50; the small network
-# is ours.
-TRAINING: dict[str, dict[str, Any]] = {
-    "densenet121": {"optimizer": "adam", "learning_rate": 1e-3, "weight_decay": 1e-5},
-    "resnet50": {"optimizer": "sgd", "learning_rate": 1e-3, "weight_decay": 1e-4},
-    "smallcnn": {"optimizer": "adam", "learning_rate": 2e-3, "weight_decay": 1e-5},
-}
-OPTIMIZERS = ("adam", "sgd")
 NORMALISE = ("none", "imagenet")
 _BETTER = 1e-4  # by how much, relative, a loss must fall to count as better
 _VALUES, _BATCHES = 1 << 22, (32, 256)  # numbers in a batch of features; its fewest and most rows
@@ -68,12 +59,10 @@ class ImageNetwork(NetworkClassifier):
         Train the last layer only, on features that are computed once.
     n_epochs, batch_size
         How often each row is seen, and how many rows a step takes.
-    optimizer, learning_rate, weight_decay
-        None: as the paper trains this architecture, see ``TRAINING``; Adam is with amsgrad.
+    learning_rate, weight_decay
+        Of Adam with amsgrad: as the paper trains DenseNet-121 (there for 100 epochs).
     plateau
         Epochs without a better loss after which the learning rate falls to a tenth.
-    patience
-        Epochs without a better loss after which training stops; None never stops early.
     validation
         Share of the rows kept for choosing the best epoch and the thresholds; 0 keeps none, and so
         do fewer than 10 rows.
@@ -111,11 +100,9 @@ class ImageNetwork(NetworkClassifier):
     frozen: bool = False
     n_epochs: int = 30
     batch_size: int = 64
-    optimizer: str | None = None
-    learning_rate: float | None = None
-    weight_decay: float | None = None
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-5
     plateau: int = 10
-    patience: int | None = None
     validation: float = 0.1
     tune: str | None = "BAC"
     normalise: str = "none"
@@ -137,7 +124,7 @@ class ImageNetwork(NetworkClassifier):
         labels, weight = check_targets(y, len(rows), sample_weight)
         counts = labels >= 0 if weight is None else weight * (labels >= 0)
         cells = np.stack([np.maximum(labels, 0), counts], axis=1).astype(np.float32)
-        settings = self._settings()
+        self._check()
         if len(rows) < 2:
             raise InputError("X", f"must have at least 2 rows, got {len(rows)}")
         scaling = published_constants(self.normalise, rows.shape)
@@ -151,7 +138,7 @@ class ImageNetwork(NetworkClassifier):
                 seen = Rows(image_features(network, rows, scaling, self.device))
                 learns, scale = last_layer(network), Scaling.none(seen.shape)
             sides = (order[held:], order[:held])
-            self.history_ = _fit_network(learns, _Lessons(seen, cells, scale), sides, settings)
+            self.history_ = _fit_network(learns, _Lessons(seen, cells, scale), sides, self)
         self._fitted(network, scaling, rows.shape, np.full(labels.shape[1], 0.5))
         if held and self.tune is not None:
             kept = np.sort(order[:held])
@@ -166,16 +153,17 @@ class ImageNetwork(NetworkClassifier):
         A step on made-up rows is timed, and how long reading a few of ``X`` takes.
         """
         torch, rows = require_torch("an image network"), Rows(X)
-        network, settings = self._built(rows.shape, labels), self._settings()
+        self._check()
+        network = self._built(rows.shape, labels)
         made_up = np.random.default_rng(0).random((_TRIED, *rows.shape), dtype=np.float32)
         cells = np.ones((_TRIED, 2, labels), np.float32)
         lessons, some = _Lessons(Rows(made_up), cells, Scaling.none(rows.shape)), np.arange(_TRIED)
         steps = torch.optim.SGD(network.parameters(), lr=0.0)
         times = []
         for optimizer in (None, steps):
-            lessons.epoch(network, some, settings, optimizer)  # the first takes longer
+            lessons.epoch(network, some, self, optimizer)  # the first takes longer
             start = perf_counter()
-            lessons.epoch(network, some, settings, optimizer)
+            lessons.epoch(network, some, self, optimizer)
             times.append((perf_counter() - start) / _TRIED)
         start = perf_counter()
         few = min(len(rows), _TRIED)
@@ -191,25 +179,16 @@ class ImageNetwork(NetworkClassifier):
             load_weights(network, self.weights)
         return on_device(network, self.device)
 
-    def _settings(self) -> Any:
-        """Return a network like this one, of which nothing is left open."""
+    def _check(self) -> None:
+        """Refuse settings that make no sense."""
         check_network(self.architecture)
         fraction("validation", self.validation, "[)")
         if self.tune is not None and self.tune not in METRICS:
             raise InputError("tune", f"must be one of {', '.join(METRICS)} or None", self.tune)
-        check_counts(self, "plateau", *([] if self.patience is None else ["patience"]))
-        name = self.architecture if isinstance(self.architecture, str) else "densenet121"
-        usual = TRAINING.get(name, TRAINING["densenet121"])
-        settled = replace(self, **{key: usual[key] for key in usual if getattr(self, key) is None})
-        if settled.optimizer not in OPTIMIZERS:
-            raise InputError(
-                "optimizer", f"must be one of {', '.join(OPTIMIZERS)}", settled.optimizer
-            )
-        check_counts(settled, "n_epochs", "batch_size")
-        positive("learning_rate", settled.learning_rate)
-        if settled.weight_decay != 0:
-            positive("weight_decay", settled.weight_decay)
-        return settled
+        check_counts(self, "plateau", "n_epochs", "batch_size")
+        positive("learning_rate", self.learning_rate)
+        if self.weight_decay != 0:
+            positive("weight_decay", self.weight_decay)
 
 
 def check_time(
@@ -273,21 +252,18 @@ def _fit_network(
 ) -> dict[str, list[float]]:
     """Train a network where it stands and return the curves of training.
 
-    ``settings`` is an :class:`ImageNetwork` that leaves nothing open. With a validation part the
+    ``settings`` is the :class:`ImageNetwork`. With a validation part the
     weights of its best epoch are kept, and the learning rate falls when its loss does not; without
     one both look at the training loss.
     """
     torch = require_torch("training")
-    kind, more = torch.optim.SGD, {}
-    if settings.optimizer == "adam":
-        kind, more = torch.optim.Adam, {"amsgrad": True}
-    weights, rate, decay = network.parameters(), settings.learning_rate, settings.weight_decay
-    optimizer = kind(weights, lr=rate, weight_decay=decay, **more)
+    how = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
+    optimizer = torch.optim.Adam(network.parameters(), **how, amsgrad=True)
     falling = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=settings.plateau)
     learnt, held = sides
     judge = "valid_loss" if len(held) else "train_loss"
     history: dict[str, list[float]] = {"learning_rate": [], "train_loss": [], judge: []}
-    best, bar, missed = None, np.inf, 0
+    best, bar = None, np.inf
     for epoch in range(settings.n_epochs):
         history["learning_rate"].append(optimizer.param_groups[0]["lr"])
         order = learnt[torch.randperm(len(learnt)).numpy()]
@@ -296,13 +272,10 @@ def _fit_network(
             history[judge].append(lessons.epoch(network, held, settings, None))
         loss = history[judge][-1]
         falling.step(loss)
-        missed += 1
         if loss < bar:
-            best, bar, missed = deepcopy(network.state_dict()), loss * (1 - _BETTER), 0
+            best, bar = deepcopy(network.state_dict()), loss * (1 - _BETTER)
         if settings.progress is not None:
             settings.progress(epoch + 1, settings.n_epochs)
-        if missed == settings.patience:
-            break
     if len(held) and best is not None:
         network.load_state_dict(best)
     return history
