@@ -156,7 +156,8 @@ def choose(
         ranked, why = ("teachers",), "Rows are images, which teachers can look at. "
     elif not numbers.public:
         ranked, why = ("gradients",), "There are no public rows, and gradients need none. "
-    fitting = [name for name in (*ranked, "dpsgd") if set(settings) <= set(METHODS[name])]
+    order = ("dpsgd", *ranked) if "network" in settings else (*ranked, "dpsgd")
+    fitting = [name for name in order if set(settings) <= set(METHODS[name])]
     if not fitting:
         raise InputError(f"no method takes all of these settings: {', '.join(sorted(settings))}")
     if fitting[0] != ranked[0]:
