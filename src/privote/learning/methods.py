@@ -16,13 +16,14 @@ from ..errors import InputError, positive, whole
 
 _VOTES = ("mechanism", "guarantee", "queries", "student", "embedding", "rounds", "n_jobs")
 _AND = ("electorate",)  # which is given to fit
+_NETWORK = ("network", "weights", "epochs", "frozen", "device", "hours")
 #: Every method, and which settings it takes, by the names of its estimator.
 METHODS: Mapping[str, tuple[str, ...]] = {
-    "teachers": (*_VOTES, *_AND, "teacher", "n_teachers", "threshold"),
+    "teachers": (*_VOTES, *_AND, "teacher", "n_teachers", "threshold", *_NETWORK),
     "neighbours": (*_VOTES, *_AND),
     "gradients": ("embedding", "steps", "sample_rate"),
     "moments": ("embedding",),
-    "dpsgd": ("steps", "sample_rate", "network"),
+    "dpsgd": ("steps", "sample_rate", "schedule", *_NETWORK),
 }
 AUTO = "auto"
 VOTERS = ("teachers", "neighbours")
@@ -40,7 +41,7 @@ MEASURED = (
 )
 
 _TEACHERS = 50  # for each label, at epsilon 1
-_EACH = 4  # records of a teacher, at least
+_EACH, _EACH_NETWORK = 4, 100  # records of a teacher, at least
 _FEWEST, _MOST, _MOST_OF_OTHERS = 10, 2000, 500  # teachers; linear ones are trained all at once
 
 
@@ -149,7 +150,8 @@ def choose(
         ranked, why = ("teachers",), "Rows are images, which teachers can look at. "
     elif not numbers.public:
         ranked, why = ("gradients",), "There are no public rows, and gradients need none. "
-    fitting = [name for name in (*ranked, "dpsgd") if set(settings) <= set(METHODS[name])]
+    order = ("dpsgd", *ranked) if "network" in settings else (*ranked, "dpsgd")
+    fitting = [name for name in order if set(settings) <= set(METHODS[name])]
     if not fitting:
         raise InputError(f"no method takes all of these settings: {', '.join(sorted(settings))}")
     if fitting[0] != ranked[0]:
@@ -222,8 +224,10 @@ def teachers_for(numbers: Numbers, asked: Mapping[str, Any]) -> int:
     numbers
         What is public.
     asked
-        Settings that the user gave: ``teacher`` counts here.
+        Settings that the user gave: ``teacher`` counts here: any but a linear one gets 100 records
+        at least.
     """
     many = _TEACHERS * (numbers.labels + 2) / math.sqrt(numbers.epsilon)
-    most = _MOST if asked.get("teacher") is None else _MOST_OF_OTHERS
-    return int(min(max(min(many, numbers.records / _EACH), _FEWEST), most))
+    linear = asked.get("teacher") is None
+    many = min(many, numbers.records / (_EACH if linear else _EACH_NETWORK))
+    return int(min(max(many, _FEWEST), _MOST if linear else _MOST_OF_OTHERS))
