@@ -6,7 +6,7 @@ A label's evidence is the number of private records (or persons) that carry it, 
 the root of the number of labels. From that the script fits, always on the other data sets,
 
 - which of gradients and moments to take (``privote.learning.methods.rule``), and
-- how much of its AUC above one half a label keeps: the range that four of five labels were in.
+- how much of their AUC above one half labels keep, from the worst to the best set.
 
 voc is Pascal VOC 2012, nih a part of ChestX-ray14, both as features of EfficientNet-Lite0, which
 ``--features DIR`` keeps. Results are kept in a file, so that a run that was stopped goes on.
@@ -243,13 +243,16 @@ def labels_of(kept: dict[str, Any]) -> list[tuple[str, float, float, float]]:
     return found
 
 
-def ranges(labels: list[tuple[str, float, float, float]]) -> dict[float, Any]:
-    """Return how many labels, and the 10, 50 and 90 % points of what they keep, by evidence."""
-    found = {}
+def by_set(labels: list[tuple[str, float, float, float]]) -> dict[float, dict[str, float]]:
+    """Return what the labels of a set kept together, by evidence; sets with ten labels or more."""
+    found: dict[float, dict[str, float]] = {}
     for low, high in itertools.pairwise(EDGES):
-        kept = [each[3] for each in labels if low <= each[1] < high]
-        if kept:
-            found[low] = (len(kept), *np.quantile(kept, (0.1, 0.5, 0.9)))
+        for name in SIZES:
+            some = [each for each in labels if each[0] == name and low <= each[1] < high]
+            if len(some) >= 10:
+                above = np.array([best - 0.5 for _, _, best, _ in some])
+                shares = np.array([share for *_, share in some])
+                found.setdefault(low, {})[name] = float((above * shares).sum() / above.sum())
     return found
 
 
@@ -273,29 +276,26 @@ def report(kept: dict[str, Any]) -> None:
             print(f"  {left:9s} power {power:g}, bar {bar:.0f}: {np.mean(gaps):.4f} on average, "
                   f"{max(gaps):.4f} at worst")  # fmt: skip
     power, bar = fitted(kept, cells)
-    print(f"Fitted on all: power {power:g}, bar {bar:.0f}: {np.mean(lost(kept, cells, power, bar)):.4f};"
-          f" in use: power {POWER:g}, bar {BAR:g}: {np.mean(lost(kept, cells, POWER, BAR)):.4f}")  # fmt: skip
-    labels = labels_of(kept)
-    print("\nWhat a label keeps of its AUC above one half, by evidence (records that carry it x\n"
-          "epsilon / root of labels): labels, and the range that four of five are in, median")  # fmt: skip
-    for name, some in (("all labels", labels),
-                       ("labels with AUC below 0.75 without privacy", [e for e in labels if e[2] < 0.75]),
-                       ("labels with AUC of 0.75 and more", [e for e in labels if e[2] >= 0.75])):  # fmt: skip
-        print(f" {name}")
-        for low, (count, *points) in ranges(some).items():
-            print(f"  from {low:5g}: {count:5d}   {points[0]:6.2f} to {points[2]:.2f}, {points[1]:.2f}")
-    print("\nOf a set's labels, so many are within the range that the other sets give (0.8 wanted),\n"
-          "and so many above its lower end (0.9 wanted):")  # fmt: skip
+    for name, numbers in (("Fitted on all", (power, bar)), ("In use", (POWER, BAR))):
+        average = np.mean(lost(kept, cells, *numbers))
+        print(f"{name}: power {numbers[0]:g}, bar {numbers[1]:.0f}: {average:.4f}")
+    print("\nWhat labels kept of their AUC above one half, by evidence (records that carry one x\n"
+          "epsilon / root of labels), from the worst to the best set")  # fmt: skip
+    table = by_set(labels_of(kept))
+    for low, shares in table.items():
+        sets = ", ".join(f"{name} {share:.2f}" for name, share in shares.items())
+        print(
+            f"  from {low:4g}: {min(shares.values()):.2f} to {max(shares.values()):.2f}  ({sets})"
+        )
+    print("Left out, a set was within the range of the others, lower than it, higher than it:")
     for left in SIZES:
-        others = ranges([each for each in labels if each[0] != left])
-        inside, above = [], []
-        for name, evidence, _, share in labels:
-            if name == left:
-                low = max(edge for edge in others if edge <= max(evidence, min(others)))
-                inside.append(others[low][1] <= share <= others[low][3])
-                above.append(share >= others[low][1])
-        if inside:
-            print(f"  {left:9s} {np.mean(inside):.2f}, {np.mean(above):.2f}")
+        places = []
+        for shares in table.values():
+            others = [share for name, share in shares.items() if name != left]
+            if left in shares and others:
+                low, high = min(others) - 0.01, max(others) + 0.01
+                places.append((shares[left] > high) - (shares[left] < low))
+        print(f"  {left:9s} {places.count(0)}, {places.count(-1)}, {places.count(1)}")
 
 
 def main() -> int:
