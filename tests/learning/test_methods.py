@@ -39,8 +39,8 @@ def test_settings_and_rows_narrow_the_choice():
     assert found.method == "teachers"
     assert "n_teachers" in found.reasons[0]
     assert choose("auto", numbers(), settings=["network"]).method == "dpsgd"
-    with pytest.raises(InputError, match="network, rounds"):
-        choose("auto", numbers(), settings=["rounds", "network"])
+    with pytest.raises(InputError, match="rounds, schedule"):
+        choose("auto", numbers(), settings=["rounds", "schedule"])
 
 
 @pytest.mark.parametrize(
