@@ -63,7 +63,7 @@ def test_columns_stand_in_the_order_of_what_they_ask(place: int) -> None:
 
 
 def test_the_docs_show_what_was_measured() -> None:
-    page = (REPOSITORY / "docs" / "accounting.md").read_text("utf-8")
+    page = (REPOSITORY / "docs" / "measured.md").read_text("utf-8")
     shown = [
         tuple(int(cell.replace(",", "")) for cell in line.strip("| \n").split("|"))
         for line in page.splitlines()

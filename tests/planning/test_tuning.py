@@ -104,7 +104,7 @@ def test_sparse_ballots_count_as_dense_ones(name: str) -> None:
     assert dense == few
 
 
-# Table of docs/accounting.md: tmc2007, delta 1e-5, epsilon 20.
+# Table of docs/measured.md: tmc2007, delta 1e-5, epsilon 20.
 @pytest.mark.parametrize(
     ("sigma", "expected"),
     [(7.0, (123, 18, 462)), (12.0, (366, 55, 526)), (20.0, (988, 153, 384))],
