@@ -532,7 +532,9 @@ class DenseBlock:
         """Return yes minus no (queries, labels); a missing vote is neither, or a no."""
         if self.missing and not missing_is_no:
             narrow = np.min_scalar_type(-self.voters - 1)
-            return _count(self.votes == 1).astype(narrow) - _count(self.votes == 0).astype(narrow)
+            margins: Margins = _count(self.votes == 1).astype(narrow)
+            margins -= _count(self.votes == 0).astype(narrow)
+            return margins
         return _margins(self._yes(), self.voters)
 
     def _yes(self) -> npt.NDArray[Any]:
