@@ -140,7 +140,7 @@ def images(tmp_path_factory):
     "kind",
     [
         ("--method", "dpsgd", "--network", "smallcnn", "--steps", 2),
-        ("--method", "teachers", "--network", "smallcnn", "--epochs", 2, "--teachers", 2, "--queries", 10),
+        ("--method", "teachers", "--network", "smallcnn", "--epochs", 2, "--teachers", 2),
     ],
 )
 def test_networks_learn_from_images_and_are_saved(images, tmp_path, kind):
