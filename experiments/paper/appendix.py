@@ -135,8 +135,8 @@ CLAIMS = (
         says="1.52 labels a row; nearly all rows have one to three.",
         paper="3539 rows with 1, 1677 with 2, 484 with 3, 105, 17 and 1 with more",
         data="the table itself",
-        measure=budgets.positives,
-        verdict=budgets.positives_verdict,
+        measure=data.positives,
+        verdict=data.positives_verdict,
     ),
     Claim(
         key="tab:pascal-voc-delta-values",

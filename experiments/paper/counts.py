@@ -1,8 +1,8 @@
 """Counting queries and judging labels, in the paper's accounting and exactly.
 
 *Paper's accounting*: Theorem 6 of PATE 2018 for each label or set (one direction of the divergence;
-for Tau the paper's own order·tau²/sigma² as the cap), the conversion of 2017, and answering until
-the budget is used up. *Exact*: the true two-sided cost of each query, converted by dp-accounting.
+for Tau the paper's own order·tau²/sigma² as the cap; a gate and Pr[answered] times the vote), the
+conversion of 2017, and answering until the budget is used up. *Exact*: the true two-sided cost of each query, converted by dp-accounting.
 Both stop on a sealed number, as the paper does: to compare accountants, not to be released.
 """
 
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 import privote as pv
+from privote.accounting.pate2018 import theorem6
 from privote.accounting.renyi import largest_curve
 from privote.votes.cube import Ballots
 
@@ -70,7 +71,10 @@ def answered(
     most = limits(epsilon, delta, orders, old=paper)
     for start in range(0, len(votes), _STEP):
         block = votes[start : start + _STEP]
-        costs = mechanism.rdp(block, orders, bound="pate2018" if paper else "exact")
+        if paper and mechanism.gate is not None:
+            costs = _expected_cost(mechanism, block, orders)
+        else:
+            costs = mechanism.rdp(block, orders, bound="pate2018" if paper else "exact")
         if cap is not None:
             costs = np.minimum(costs, cap(orders))
         total = spent + np.cumsum(costs, axis=0)
@@ -79,6 +83,20 @@ def answered(
             return start + int(within.argmin())
         spent = total[-1]
     return len(votes)
+
+
+def _expected_cost(mechanism: Any, votes: npt.NDArray[np.bool_], orders: Floats) -> Floats:
+    """Return gate + Pr[answered] · vote for each query, as published PATE code adds it up."""
+    parts = []
+    for block in Ballots.of(votes).blocks():
+        tally = mechanism.tally(block)
+        gate = mechanism.gate_log_probs(tally.margins, tally.voters)
+        vote = mechanism.vote_log_probs(tally.margins, tally.voters).min(axis=-1)
+        # One noise on one count: as Theorem 6 for a GNMax with sqrt(2) more noise.
+        check = theorem6(gate.min(axis=-1), math.sqrt(2) * mechanism.gate.sigma, orders)
+        cost = check + np.exp(gate[..., 1:]) * theorem6(vote, mechanism.sigma, orders)
+        parts.append(cost.sum(axis=1))
+    return np.concatenate(parts)
 
 
 def both(

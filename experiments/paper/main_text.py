@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import budgets, coalition, images, learning, mechanisms, sensitivity, theory, tuning
+from . import budgets, coalition, learning, mechanisms, sensitivity, theory, tuning
 from .kinds import BOTH, EXACT, REAL, SCENES, VOC, Claim
 
 CLAIMS = (
@@ -129,9 +129,8 @@ CLAIMS = (
         says="A student of Binary PATE is better than DPSGD and than one of Powerset PATE.",
         paper="AUC: not private .97, DPSGD .68, Powerset .70, Binary .85",
         data="scenes of digits (embedded): 50 networks that learn to see; 50 linear models",
-        measure=images.contest,
-        verdict=images.contest_verdict,
-        slow=True,
+        measure=learning.contest,
+        verdict=learning.contest_verdict,
     ),
     Claim(
         key="tab:dpsgd-pate-chexpert",

@@ -17,7 +17,7 @@ from privote.report.page import Block, drawn
 
 from . import markdown
 from .claims import PARTS, PLACES
-from .electorates import match
+
 from .kinds import Bench, write_whole
 from .pictures import drawing
 from .runner import Result, counted, measurement
