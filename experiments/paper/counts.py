@@ -1,9 +1,10 @@
 """Counting queries and judging labels, in the paper's accounting and exactly.
 
 *Paper's accounting*: Theorem 6 of PATE 2018 for each label or set (one direction of the divergence;
-for Tau the paper's own order·tau²/sigma² as the cap; a gate and Pr[answered] times the vote), the
-conversion of 2017, and answering until the budget is used up. *Exact*: the true two-sided cost of each query, converted by dp-accounting.
-Both stop on a sealed number, as the paper does: to compare accountants, not to be released.
+for Tau the paper's own order·tau²/sigma² as the cap; for a gate the check and Pr[answered] times
+the vote), the conversion of 2017, and answering until the budget is used up. *Exact*: the true
+two-sided cost of each query, converted by dp-accounting. Both stop on a sealed number, as the paper
+does: to compare accountants, not to be released.
 """
 
 from __future__ import annotations
@@ -97,14 +98,6 @@ def _expected_cost(mechanism: Any, votes: npt.NDArray[np.bool_], orders: Floats)
         cost = check + np.exp(gate[..., 1:]) * theorem6(vote, mechanism.sigma, orders)
         parts.append(cost.sum(axis=1))
     return np.concatenate(parts)
-
-
-def both(
-    mechanism: Any, votes: npt.NDArray[np.bool_], epsilon: float = 20.0, delta: float = 1e-5
-) -> tuple[int, int]:
-    """Return queries answered in the paper's accounting, and exactly."""
-    paper = answered(mechanism, votes, epsilon, delta, paper=True)
-    return paper, answered(mechanism, votes, epsilon, delta)
 
 
 def independent(cost: Callable[[Floats], Floats], epsilon: float, delta: float, most: int) -> int:

@@ -97,12 +97,6 @@ def matrix_verdict(facts: Facts) -> Verdict:
             f"{facts['equal']} of {facts['cells']} cells are equal to three decimals; the largest "
             f"difference is {facts['difference']:.4f}."
         )
-    if facts["consistency"] > 3:
-        return PART, (
-            "The data is not at hand. The published entries do not fit together: P(j | i) p(i) "
-            f"and P(i | j) p(j) differ by up to {facts['consistency']:.1f} times what rounding "
-            "allows, for any frequencies."
-        )
     return ABSENT, f"The data is not at hand: name its folder with --data. {own}"
 
 
@@ -300,10 +294,10 @@ def distributions_verdict(facts: Facts) -> Verdict:
     )
 
 
-# -- how near electorates are ------------------------------------------------------------------------
+# -- how near electorates are ---------------------------------------------------------------------
 
-#: Published: the ensemble's ACC and BAC, one voter's, the mean Powerset gap, and queries answered by
-#: Binary at ε = 20 (δ = 1e-6; VOC 1e-5) with this σ.
+#: Published: the ensemble's ACC and BAC, one voter's, the mean Powerset gap, and queries answered
+#: by Binary at ε = 20 (δ = 1e-6; VOC 1e-5) with this σ.
 AIMS: dict[str, tuple[float | None, ...]] = {
     "voc": (0.95, 0.65, 0.93, 0.59, 18.0, 403.0, 7.0),
     "chexpert": (0.71, 0.68, 0.77, 0.66, 13.0, 67.0, 7.0),

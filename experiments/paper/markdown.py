@@ -27,6 +27,7 @@ def page(
     pictures: Collection[str],
     facts: Mapping[str, Any],
     intro: str,
+    behind: Mapping[str, tuple[str, Sequence[Row]]],
     beyond: Sequence[Mapping[str, str]],
 ) -> str:
     """Return the whole page.
@@ -41,6 +42,8 @@ def page(
         Of the run: command, date, machine, profile, seconds, verdicts.
     intro
         What stands on top.
+    behind
+        Tables about data and electorates: heading -> what it is, rows.
     beyond
         What else is measured, about privote itself.
     """
@@ -56,7 +59,7 @@ def page(
         "",
         "```text",
         f"command:  {facts['command']}",
-        f"date:     {facts['date']}",
+        f"date:     {facts['date']}, commit {facts['commit']}",
         f"machine:  {facts['machine']}",
         f"profile:  {facts['profile']}, {facts['seconds']} s of the processor",
         "verdicts: " + ", ".join(f"{word} {n}" for word, n in facts["verdicts"].items()),
@@ -70,6 +73,8 @@ def page(
         for result in found:
             key = result.claim.key
             lines += ["", *_section(result, key in pictures, earlier.get(key))]
+    for heading, (what, rows) in behind.items():
+        lines += ["", f"## {heading}", "", what, "", *_table(rows)] if rows else []
     lines += ["", "## Beyond the paper", "", "Measured about privote itself:", ""]
     lines += ["| command | measures | last output |", "|---|---|---|"]
     lines += [f"| `{b['command']}` | {b['measures']} | {_link(b['kept'])} |" for b in beyond]

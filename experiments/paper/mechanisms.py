@@ -18,7 +18,9 @@ from .theory import expected_costs
 
 Facts = Mapping[str, Any]
 DELTA = 1e-5
-DROP = 0.01  # how much ACC and BAC may be lost to noise where mechanisms are compared at equal utility
+DROP = (
+    0.01  # how much ACC and BAC may be lost to noise where mechanisms are compared at equal utility
+)
 # The sigma that the paper chose for each number of labels: Binary, Powerset.
 VOC_LABELS = {1: (2, 2), 2: (5, 5), 3: (7, 7), 5: (8, 8), 8: (7, 7), 11: (11, 4), 14: (12, 3)}
 VOC_LABELS |= {16: (7, 2), 20: (7, 2)}
@@ -26,7 +28,7 @@ CHEXPERT_LABELS = {1: (8, 8), 2: (18, 12), 3: (13, 10), 5: (17, 10), 7: (12, 7),
 CHEXPERT_LABELS |= {11: (20, 5)}
 
 
-def _repeated(mechanism: Any, votes: np.ndarray, epsilon: float, *, paper: bool) -> float:
+def repeated(mechanism: Any, votes: np.ndarray, epsilon: float, *, paper: bool) -> float:
     """Return how many queries like these fit, if there were as many as one likes."""
     orders = orders_for(epsilon)
     each = mechanism.rdp(votes, orders, bound="pate2018" if paper else "exact").mean(axis=0)
@@ -47,8 +49,8 @@ def random_and_zero(bench: Bench) -> Measured:
         zero = np.zeros((1, VOTERS, k), bool)
         for name, mech in mechs.items():
             for account, paper in accounts:
-                found = [_repeated(mech, votes, 20.0, paper=paper) for votes in draws]
-                calm = _repeated(mech, zero, 2.0, paper=paper)
+                found = [repeated(mech, votes, 20.0, paper=paper) for votes in draws]
+                calm = repeated(mech, zero, 2.0, paper=paper)
                 rows.append(
                     {
                         "labels": k,
@@ -141,7 +143,9 @@ def noise_borne(bench: Bench) -> Measured:
     """Return expected ACC and BAC by sigma, for 11 labels, and MAP of labels drawn."""
     rows, plots, facts = [], [], {}
     for name in ("voc", "chexpert", "tmc2007"):
-        some = [electorate(name, seed, bench.data).first(11).head(200) for seed in range(bench.seeds)]
+        some = [
+            electorate(name, seed, bench.data).first(11).head(200) for seed in range(bench.seeds)
+        ]
         series: dict[str, dict[float, float]] = {}
         for sigma in SIGMAS:
             for kind, make in (("Binary", pv.BinaryVoting), ("Powerset", pv.PowersetVoting)):
@@ -165,8 +169,8 @@ def noise_borne_verdict(facts: Facts) -> Verdict:
         ", ".join(f"{facts[f'{n}, {kind}']:g}" for n in names) for kind in ("Binary", "Powerset")
     )
     return (HOLDS if all(ahead) else PART if any(ahead) else FAILS), (
-        f"The largest σ that costs at most .02 of ACC and BAC is {binary} for Binary, and {powerset} for "
-        f"Powerset (VOC, CheXpert, tmc2007; up to {SIGMAS[-1]:g} was tried)."
+        f"The largest σ that costs at most .02 of ACC and BAC is {binary} for Binary, {powerset} "
+        f"for Powerset (VOC, CheXpert, tmc2007; up to {SIGMAS[-1]:g} was tried)."
     )
 
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 Labels = npt.NDArray[np.int8]
 WHEEL = "torchxrayvision-*.whl"
 
-VOC, FEATURES, VOTES = "VOC labels", "VOC features", "VOC votes"
+VOC, FEATURES, VOTES, TMC = "VOC labels", "VOC features", "VOC votes", "tmc2007 votes"
 CHEXPERT, PADCHEST, MIMIC, NIH = "CheXpert labels", "PadChest labels", "MIMIC labels", "NIH X-rays"
 
 #: What a data set's file may be called, by the name of the data.
@@ -35,7 +35,7 @@ PATTERNS = {
     NIH: ("nih_chestxray14*.npz",),
 }
 #: What comes with privote, and so is always there.
-EMBEDDED = {VOTES: "privote's embedded votes: voc2012", "tmc2007": "privote's embedded votes"}
+EMBEDDED = {VOTES: "comes with privote", TMC: "comes with privote"}
 
 
 @dataclass(frozen=True)
@@ -138,5 +138,7 @@ def voc_labels(folder: Path | None, part: str = "trainval") -> Labels | None:
     if found is None:
         return None
     with np.load(found.path) as file:
-        rows = file["train"].astype(bool) == (part == "train") if part != "trainval" else slice(None)
+        rows = (
+            file["train"].astype(bool) == (part == "train") if part != "trainval" else slice(None)
+        )
         return np.asarray(file["labels"] != 0, np.int8)[rows]

@@ -266,8 +266,7 @@ def noise_verdict(facts: Facts) -> Verdict:
     at = list(zip(*facts.values(), strict=True))
     one, nine, fifty = (", ".join(f"{v:.3f}" for v in values) for values in at)
     return (HOLDS if all(flat) and all(falls) else PART if any(flat) else FAILS), (
-        f"BAC at σ = 9 is {nine} (VOC, CheXpert, tmc2007), {one} at σ = 1 and {fifty} "
-        "at σ = 50."
+        f"BAC at σ = 9 is {nine} (VOC, CheXpert, tmc2007), {one} at σ = 1 and {fifty} at σ = 50."
     )
 
 
