@@ -8,6 +8,7 @@ stands beside it. Features are standardised by public rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,27 +31,20 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
+def _scaled(here: Task) -> Task:
+    """Return rows in units of the public rows, of norm about 1."""
+    mean, width = here.X_public.mean(axis=0), np.sqrt(here.X_public.shape[1])
+    unit = (here.X_public.std(axis=0) + 1e-6) * width
+    sides = {name: getattr(here, name) for name in ("X_private", "X_public", "X_test")}
+    return replace(here, **{n: ((X - mean) / unit).astype(np.float32) for n, X in sides.items()})
+
+
 def _models(here: Task, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
     yield OPEN, here.judged(LinearStudent().fit(here.X_private, here.Y_private))
-    mean, spread = here.X_public.mean(axis=0), here.X_public.std(axis=0) + 1e-6
-    width = np.sqrt(here.X_public.shape[1])
-
-    class Scaled:
-        """Rows in units of the public rows, of norm about 1."""
-
-        def __init__(self, model: Any) -> None:
-            self.model = model.fit(self.rows(here.X_private), here.Y_private)
-
-        @staticmethod
-        def rows(X: Any) -> Any:
-            return ((X - mean) / spread / width).astype(np.float32)
-
-        def predict_proba(self, X: Any) -> Any:
-            return self.model.predict_proba(self.rows(X))
-
+    rows = _scaled(here)
     for name, settings in WAYS.items():
         model = DPSGDClassifier(**BUDGET, network="linear", seed=seed, **settings)
-        yield name, here.judged(Scaled(model))
+        yield name, rows.judged(model.fit(rows.X_private, rows.Y_private))
     yield from students(here, seed, 8.0, 1e-4, ("Powerset PATE", "Binary PATE"))
 
 

@@ -83,8 +83,7 @@ CLAIMS = (
         kind="figure",
         title="Random votes, and unanimous ones",
         says="Powerset answers more than Binary when labels are random (ε = 20); Binary answers "
-        "more when all voters say no to all (ε = 2). 50 voters, σ = 7. With the gap analysis: "
-        "expected costs over p, t, k and σ.",
+        "more when all voters say no to all (ε = 2). 50 voters, σ = 7.",
         paper="curves only",
         data="votes drawn, and all zero",
         measure=mechanisms.random_and_zero,

@@ -14,7 +14,6 @@ import privote as pv
 from .counts import answered, drawn, judged, limits, orders_for, over_seeds, spread, utility
 from .electorates import VOTERS, Electorate, electorate
 from .kinds import FAILS, HOLDS, PART, Bench, Measured, Plot, Verdict
-from .theory import expected_costs
 
 Facts = Mapping[str, Any]
 DELTA = 1e-5
@@ -77,7 +76,6 @@ def random_and_zero(bench: Bench) -> Measured:
             series=lines["zero"],
         ),
     ]
-    plots += _gap_analysis()
     facts = {
         f"{case}, {account}": [
             lines[case][f"Powerset, {account}"][k] > lines[case][f"Binary, {account}"][k]
@@ -87,31 +85,6 @@ def random_and_zero(bench: Bench) -> Measured:
         for account, _ in accounts
     }
     return Measured(rows=rows, facts=facts, plots=plots)
-
-
-def _gap_analysis() -> list[Plot]:
-    """Draw expected costs over p, t, k and σ: the paper's approximations next to exact values."""
-    plots = []
-    base = {"p": 0.05, "k": 8, "voters": 50, "sigma": 7.0}
-    for name, title, values in (
-        ("p", "chance of a yes", (0.01, 0.05, 0.1, 0.2, 0.35, 0.5)),
-        ("voters", "voters", (20, 50, 100, 200)),
-        ("k", "labels", (2, 4, 8, 12, 16)),
-        ("sigma", "sigma", (2.0, 4.0, 7.0, 12.0, 20.0)),
-    ):
-        series: dict[str, dict[float, float]] = {}
-        for value in values:
-            for line, cost in expected_costs(**{**base, name: value}).items():
-                series.setdefault(line, {})[float(value)] = float(np.log10(max(cost, 1e-16)))
-        plots.append(
-            Plot(
-                title=f"Expected cost of a query at order 2, by {title}",
-                x=title,
-                y="log10 of the cost",
-                series=series,
-            )
-        )
-    return plots
 
 
 def random_and_zero_verdict(facts: Facts) -> Verdict:
@@ -240,10 +213,6 @@ def _by_labels(name: str, seeds: int, data: Path | None) -> tuple[dict[str, Any]
     return tuple(rows)
 
 
-def _labels_of(name: str, bench: Bench) -> tuple[dict[str, Any], ...]:
-    return _by_labels(name, bench.seeds, bench.data)
-
-
 def _public(rows: Any) -> list[dict[str, Any]]:
     return [{k: v for k, v in row.items() if not k.startswith("_")} for row in rows]
 
@@ -266,7 +235,7 @@ def _label_plots(name: str, rows: Any) -> list[Plot]:
 
 
 def _labels_in(name: str, bench: Bench) -> Measured:
-    rows = _labels_of(name, bench)
+    rows = _by_labels(name, bench.seeds, bench.data)
     facts = {a: _ahead(rows, f"_{a}") for a in ("paper", "exact", "same")}
     return Measured(rows=_public(rows), facts=facts, plots=_label_plots(name, rows))
 
@@ -280,7 +249,7 @@ def labels_chexpert(bench: Bench) -> Measured:
 
 
 def labels_both(bench: Bench) -> Measured:
-    parts = {name: _labels_of(name, bench) for name in ("voc", "chexpert")}
+    parts = {name: _by_labels(name, bench.seeds, bench.data) for name in ("voc", "chexpert")}
     rows = [{"votes": name, **row} for name, found in parts.items() for row in _public(found)]
     accounts = ("paper", "exact", "same")
     facts = {f"{n}, {a}": _ahead(r, f"_{a}") for n, r in parts.items() for a in accounts}

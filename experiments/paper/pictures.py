@@ -76,11 +76,8 @@ def _bound(panels: Panels, measured: Measured) -> Panels:
 
 
 def _random_and_zero(panels: Panels, measured: Measured) -> Panels:
-    given = ("chance of a yes", "voters", "labels", "σ")
-    titles = ("Random labels, ε = 20", "All say no to all, ε = 2")
-    named = _titled(panels, *titles, *(f"Expected cost by {one}" for one in given))
-    named[3] = replace(named[3], quantity="cost, where above 10⁻¹⁶")
-    return [replace(named[0], log=True), *named[1:]]
+    named = _titled(panels, "Random labels, ε = 20", "All say no to all, ε = 2")
+    return [replace(named[0], log=True), named[1]]
 
 
 def _noise_borne(panels: Panels, measured: Measured) -> Panels:
