@@ -80,8 +80,8 @@ def paper(
         raise InputError("data", "must be a folder", str(data))
     keys = None if only is None else [_key(name.strip()) for name in only.split(",")]
     bench = Bench(profile=profile, seeds=seeds, data=data)
-    if not json:
-        print_table(page.data_found(bench, keys), title="Data")
+    if not json and (found := page.data_found(bench, keys)):
+        print_table(found, title="Data")
     with stages() as tell:
         results = runner.run(
             bench,

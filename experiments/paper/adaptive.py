@@ -2,7 +2,7 @@
 
 The paper's adaptive DPSGD is very likely the one with decaying noise that was evaluated on CheXpert
 (Zhang et al., WACV 2021 workshop): privote's ``schedule``. Adaptive clipping (Andrew et al. 2021)
-stands beside it. Features are standardised by public rows.
+stands beside it. Private gradients see the principal components of public rows.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from privote.learning.direct.dpsgd import DPSGDClassifier
+from privote.learning.embedding import fit_embedding
 from privote.learning.students.classifiers import LinearStudent
 
 from .counts import over_seeds
@@ -32,11 +33,12 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def _scaled(here: Task) -> Task:
-    """Return rows in units of the public rows, of norm about 1."""
-    mean, width = here.X_public.mean(axis=0), np.sqrt(here.X_public.shape[1])
-    unit = (here.X_public.std(axis=0) + 1e-6) * width
-    sides = {name: getattr(here, name) for name in ("X_private", "X_public", "X_test")}
-    return replace(here, **{n: ((X - mean) / unit).astype(np.float32) for n, X in sides.items()})
+    """Return principal components of the public rows, in which a row's norm is about 1."""
+    eyes = fit_embedding("pca:64", here.X_public)
+    assert eyes is not None
+    sides = {name: eyes(getattr(here, name)) for name in ("X_private", "X_public", "X_test")}
+    unit = np.linalg.norm(sides["X_public"], axis=1).mean()
+    return replace(here, **{n: (X / unit).astype(np.float32) for n, X in sides.items()})
 
 
 def _models(here: Task, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
