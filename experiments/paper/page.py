@@ -7,6 +7,7 @@ import csv
 import json
 import os
 import platform
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -35,8 +36,8 @@ INTRO = (
     "owners' label files, on MIMIC-CXR from published statistics; how near they are stands at the "
     "end. Brackets hold the lowest and highest of the seeds; hollow marks in plots are the paper's "
     "own numbers. L2-DI and L1-DI are Tau voting, clipped in l2 or l1, at the price that looks at "
-    "no vote. Queries counted by data-dependent cost compare accountants: such a count must not be "
-    "released."
+    "no vote; the AUC of labels without probabilities is their BAC. Queries counted by "
+    "data-dependent cost compare accountants: such a count must not be released."
 )
 DATA = "The data, where it was found, and the claims that use it."
 FITS = (
@@ -109,16 +110,12 @@ def _facts(results: Sequence[Result], bench: Bench, command: str) -> dict[str, A
 
 
 def _commit() -> str:
-    """Return the commit that this was measured with; a plus says that files differ from it."""
-    git = ["git", "-C", str(Path(__file__).parent)]
-    try:
-        said = [
-            subprocess.run([*git, *words], capture_output=True, check=True, text=True).stdout
-            for words in (("rev-parse", "--short", "HEAD"), ("status", "--porcelain", "../../src"))
-        ]
-    except (OSError, subprocess.CalledProcessError):
+    """Return the commit that this was measured with, and whether files differ from it."""
+    words = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    if shutil.which("git") is None:
         return "unknown"
-    return said[0].strip() + ("+" if said[1].strip() else "")
+    done = subprocess.run([*words, "--exclude=*"], capture_output=True, check=False, text=True)
+    return done.stdout.strip() or "unknown"
 
 
 def _overview(results: Sequence[Result]) -> Section:
