@@ -22,7 +22,7 @@ def paper(
         Path, typer.Option(help="A folder for the page, the tables and what was measured.")
     ] = Path("build/paper"),
     profile: Annotated[
-        str, typer.Option(metavar="quick|full", help="One seed, or three seeds and a network.")
+        str, typer.Option(metavar="quick|full", help="One seed, or three.")
     ] = "quick",
     only: Annotated[
         str | None,

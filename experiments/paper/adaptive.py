@@ -45,7 +45,7 @@ def _models(here: Task, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
     yield OPEN, here.judged(LinearStudent().fit(here.X_private, here.Y_private))
     rows = _scaled(here)
     for name, settings in WAYS.items():
-        model = DPSGDClassifier(**BUDGET, network="linear", seed=seed, **settings)
+        model = DPSGDClassifier(**BUDGET, steps=200, sample_rate=0.05, seed=seed, **settings)
         yield name, rows.judged(model.fit(rows.X_private, rows.Y_private))
     yield from students(here, seed, 8.0, 1e-4, ("Powerset PATE", "Binary PATE"))
 

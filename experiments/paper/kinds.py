@@ -57,11 +57,6 @@ class Bench:
     seeds: int = 3
     data: Path | None = None
 
-    @property
-    def full(self) -> bool:
-        """Whether what takes long is measured too."""
-        return self.profile == "full"
-
 
 def write_whole(file: Path, value: Any) -> None:
     """Write plain values as JSON; a run that is broken off leaves no half a file."""

@@ -27,7 +27,6 @@ from privote.learning import cast, train
 from privote.learning.direct.linear import DPLinear
 from privote.learning.embedding import fit_embedding
 from privote.learning.students.classifiers import LinearStudent
-from privote.learning.students.mixmatch import MixMatchClassifier
 from privote.learning.teachers.training import partition
 
 from .counts import answered, over_seeds
@@ -74,13 +73,9 @@ class Task:
         found = pv.metrics.multilabel(self.Y_test, model.predict_proba(self.X_test))
         return {**facts, **{figure: float(found[figure]) for figure in FIGURES}}
 
-    def student(self, labels: Any, *, mixmatch: bool = False) -> dict[str, Any]:
+    def student(self, labels: Any) -> dict[str, Any]:
         """Return the figures of a student of the first public rows."""
-        number = len(labels)
-        if mixmatch:
-            model = MixMatchClassifier(random_state=0)
-            return self.judged(model.fit(self.X_public[:number], labels, self.X_public[number:]))
-        return self.judged(LinearStudent().fit(self.X_public[:number], labels))
+        return self.judged(LinearStudent().fit(self.X_public[: len(labels)], labels))
 
 
 def there(data: Path | None) -> str:
@@ -164,7 +159,7 @@ def quietly(make: Any) -> Any:
         return make()
 
 
-def _contest(here: Task, seed: int, *, mixmatch: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+def _contest(here: Task, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
     private = here.X_private, here.Y_private
     yield OPEN, {"ε": None, **here.judged(LinearStudent().fit(*private))}
     for epsilon in EPSILONS:
@@ -173,12 +168,6 @@ def _contest(here: Task, seed: int, *, mixmatch: bool) -> Iterator[tuple[str, di
         yield GRADIENTS, {"ε": epsilon, **here.judged(plain)}
         for name, row in students(here, seed, epsilon, 1e-5, tuple(MECHANISMS)):
             yield name, {"ε": epsilon, **row}
-        if mixmatch:
-            binary, votes = MECHANISMS["Binary PATE"], here.votes(seed)
-            number = answered(binary, votes, epsilon, 1e-5, paper=True)
-            labels = binary.release(votes[:number], seed=seed)
-            row = here.student(labels, mixmatch=True)
-            yield "Binary PATE, MixMatch", {"ε": epsilon, "labelled": number, **row}
         for name, made in (
             (VOTES, pv.PATEClassifier(**budget, random_state=seed)),
             (DEFAULT, pv.PrivateClassifier(**budget, random_state=seed)),
@@ -194,8 +183,7 @@ def contest(bench: Bench) -> Measured:
     found: dict[tuple[Any, str], list[dict[str, float]]] = {}
     for seed in range(bench.seeds):
         here = task(name, seed, bench.data)
-        mixmatch = bench.full and seed == 0
-        for model, row in _contest(here, seed, mixmatch=mixmatch):
+        for model, row in _contest(here, seed):
             epsilon = row.pop("ε")
             found.setdefault((epsilon, model), []).append(row)
     rows, facts, series = [], {"data": NAMES[name]}, {}
