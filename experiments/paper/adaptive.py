@@ -34,7 +34,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 def _scaled(here: Task) -> Task:
     """Return principal components of the public rows, in which a row's norm is about 1."""
-    eyes = fit_embedding("pca:64", here.X_public)
+    eyes = fit_embedding("pca:48", here.X_public)
     assert eyes is not None
     sides = {name: eyes(getattr(here, name)) for name in ("X_private", "X_public", "X_test")}
     unit = np.linalg.norm(sides["X_public"], axis=1).mean()

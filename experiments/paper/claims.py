@@ -23,7 +23,7 @@ def _places() -> dict[str, str]:
     for kind in ("figure", "table", "algorithm"):
         keys = [claim.key for claim in CLAIMS if claim.kind == kind]
         found |= {key: f"{kind.capitalize()} {number}" for number, key in enumerate(keys, 1)}
-    extra = {claim.key: claim.key.partition(":")[2].capitalize() for claim in ours.CLAIMS}
+    extra = {claim.key: f"Beyond {place}" for place, claim in enumerate(ours.CLAIMS, 1)}
     return found | prose.PLACES | extra
 
 

@@ -16,7 +16,8 @@ from .telling import Row, file_name, first_with, remarks, tables
 #: Where pictures are, seen from the page, here and in docs/.
 PICTURES = "pictures/paper"
 RESULTS = "../experiments/paper/results"
-MOST = 12  # rows of a table; of a longer one the picture, or the file, shows more
+MOST = 6  # rows of a table; of a longer one the picture, or the file, shows more
+LONG = 13  # of the tables of the paper, and of ours
 WIDEST = 8  # columns, beside a picture
 
 _SPREAD = re.compile(r"^(-?[\d.,]+) \[(.*), (.*)\]$")
@@ -99,7 +100,8 @@ def _section(result: Result, drawn: bool, earlier: str | None) -> Iterator[str]:
     yield f'<a id="{name}"></a>'
     yield ""
     yield f"### {PLACES[claim.key]}: {claim.title}"
-    for lead, text in remarks(result):
+    *said, (_, data) = remarks(result)
+    for lead, text in said:
         yield ""
         yield f"**{lead}** {_plain(text)}"
     if drawn:
@@ -107,36 +109,37 @@ def _section(result: Result, drawn: bool, earlier: str | None) -> Iterator[str]:
         yield f"![{_plain(claim.title)}]({PICTURES}/{name}.svg)"
     rows = () if result.measured is None else result.measured.rows
     parts = [] if earlier else tables(rows)
+    most = LONG if claim.kind in ("table", "ours") else MOST
     shown = [
-        part[:MOST]
+        part[:most]
         for part in parts
-        if not drawn or (len(part) <= MOST and len(columns_of(part, None)) <= WIDEST)
+        if not drawn or (len(part) <= most and len(columns_of(part, None)) <= WIDEST)
     ]
     for part in shown:
         yield ""
         yield from _table(part)
     yield ""
     if earlier:
-        under = f"; its table stands under [{PLACES[earlier]}](#{file_name(earlier)})"
+        under = f", table under [{PLACES[earlier]}](#{file_name(earlier)})"
     elif rows:
         whole = len(rows) == sum(map(len, shown))
-        what = "as CSV" if whole else f"all {len(rows)} rows as CSV"
+        what = "CSV" if whole else f"all {len(rows)} rows"
         under = f" ([{what}]({RESULTS}/{name}.csv))"
     else:
         under = ""
-    yield f"Measured by `{claim.command}`{under}."
+    yield f"On {_plain(data.removesuffix('.'))}: `{claim.command}`{under}."
 
 
 def _table(rows: Sequence[Row]) -> Iterator[str]:
     columns = columns_of(rows, None)
     sides = ["--:" if is_numeric(rows, column.key) else "---" for column in columns]
-    yield f"| {' | '.join(_plain(column.title) for column in columns)} |"
+    yield f"|{'|'.join(_plain(column.title) for column in columns)}|"
     yield f"|{'|'.join(sides)}|"
     for row in rows:
         cells = (_plain(cell(row.get(c.key), c.digits, cost=c.costs)) for c in columns)
         # A cell that holds a range takes two lines, so that a table fits a page.
         broken = (_SPREAD.sub(r"\1<br><sub>[\2,&nbsp;\3]</sub>", text) for text in cells)
-        yield f"| {' | '.join(broken)} |"
+        yield f"|{'|'.join(broken)}|"
 
 
 def _plain(text: str) -> str:

@@ -259,7 +259,7 @@ CLAIMS = (
         key="ours:learnt",
         kind="ours",
         title="The learnt allowance and tallies",
-        says="`pv.label(votes, epsilon=…, delta=1e-5)` with nothing else said.",
+        says="pv.label(votes, epsilon=…, delta=1e-5), with nothing else said.",
         **VOC,
         measure=learnt,
         verdict=learnt_result,

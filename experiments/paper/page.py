@@ -152,7 +152,7 @@ def _claims(results: Sequence[Result], figures: Mapping[str, Block | None]) -> I
             blocks.append(f"Its table stands under {PLACES[earlier[claim.key]]}.")
         elif result.measured is not None:
             blocks += [
-                TableBlock(caption="Measured here.", rows=rows, folded=len(rows) > markdown.MOST)
+                TableBlock(caption="Measured here.", rows=rows, folded=len(rows) > markdown.LONG)
                 for rows in tables(result.measured.rows)
             ]
         blocks.append(Command(text=claim.command))

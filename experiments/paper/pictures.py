@@ -15,6 +15,7 @@ from privote.report import answered_by_guarantee
 from privote.report.plots import Panel, side_by_side
 
 from .kinds import Measured, Plot
+from .learning import OPEN
 from .mechanisms import CLIPPED, CLIPPED_PAPER
 from .telling import worded
 
@@ -122,6 +123,12 @@ def _tradeoff(panels: Panels, measured: Measured) -> Panels:
     ]
 
 
+def _contest(panels: Panels, measured: Measured) -> Panels:
+    series = dict(panels[0].series)
+    top = series.pop(OPEN)
+    return [replace(panels[0], series=series, references={OPEN: next(iter(top.values()))})]
+
+
 def _by_epsilon(panels: Panels, measured: Measured) -> Panels:
     series = dict(panels[0].series)
     told = {"as published": series.pop("the paper")}
@@ -205,6 +212,7 @@ _OWN: dict[str, Drawn] = {
     "tab:powerset-binary-pate-pascal": _by_labels("VOC"),
     "tab:powerset-binary-pate-cxpert": _by_labels("CheXpert"),
     "fig:tpate": _tradeoff,
+    "tab:compare-dpsgd-pate": _contest,
     "tab:binary-pate-vary-epsilon": _by_epsilon,
     "fig:retrain": _by_label("after, ε=20"),
     "fig:PascalVOC-eps10": _by_label("after, ε=10"),

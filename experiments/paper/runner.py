@@ -25,10 +25,18 @@ from .sources import described, fingerprint
 Progress = Callable[[str, int, int], None]
 
 
+_WORDS = ("CLAIMS", "PLACES")
+
+
 def _code(path: Path) -> list[ast.stmt]:
-    """Return a module's statements without verdicts, which measure nothing."""
+    """Return a module's statements without verdicts and claims, which measure nothing."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return [node for node in tree.body if not getattr(node, "name", "").endswith("_verdict")]
+    return [
+        node
+        for node in tree.body
+        if not getattr(node, "name", "").endswith(("_verdict", "_result"))
+        and not (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in _WORDS)
+    ]
 
 
 # Read when this is loaded: a file that is edited during a run is not what runs.
