@@ -162,7 +162,7 @@ def test_theory_is_measured_kept_and_written(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "csv" / "thm-pate-rdp-bound.csv").is_file()
     text = (tmp_path / "out" / "paper.md").read_text(encoding="utf-8")
     assert _sections(text) == sorted(map(file_name, THEORY))
-    assert text.count("Measured by `python -m experiments.paper --only ") == len(THEORY)
+    assert text.count(": `python -m experiments.paper --only ") == len(THEORY)
     assert "[Proposition 3.1](#prop-binary-pate)" in text  # Lemma A.1 shares its measurement
     assert _pictures(text) == ["thm-pate-rdp-bound.svg"]
     assert (tmp_path / "out" / "pictures" / "paper" / "thm-pate-rdp-bound.svg").is_file()
