@@ -175,7 +175,7 @@ def chexpert_negative_verdict(facts: Facts) -> Verdict:
         f"is {apart:.4f}. Pneumonia and Pneumothorax are both there in {facts['both']:.3%} of "
         f"frontal views, with Lung Opacity in {facts['opacity']:.1%} of those (the paper: .06% and "
         f"83.3%); neither Atelectasis nor Consolidation in {facts['neither']:.0%} of the rows "
-        "where both are known (83%). What a report leaves out counts as not absent here."
+        "where both are known (83%)."
     )
 
 

@@ -17,7 +17,7 @@ from privote.planning import sigma_for
 
 from .counts import answered, over_seeds
 from .electorates import electorate
-from .kinds import MEASURED, MODELS, VOC, Bench, Claim, Measured, Verdict, together
+from .kinds import ABSENT, MEASURED, MODELS, VOC, Bench, Claim, Measured, Verdict, together
 from .kinds import NIH as CHEST_XRAYS
 from .learning import MECHANISMS, NAMES, Task, quietly, task
 from .sources import FEATURES, NIH, find
@@ -227,6 +227,8 @@ def embedding(bench: Bench) -> Measured:
 
 
 def models_result(facts: Facts) -> Verdict:
+    if not facts:
+        return ABSENT, "Needs VOC's features or the NIH's X-rays in the data folder."
     said = "; ".join(
         f"{data}: "
         + ", ".join(f"{way} {', '.join(f'{a:.3f}' for a in auc)}" for way, auc in one.items())

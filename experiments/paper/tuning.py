@@ -314,17 +314,10 @@ def ensemble_noise_verdict(facts: Facts) -> Verdict:
     few, gate = facts["few"], facts["gate"]
     adds = {account: after > before for account, (before, after) in gate.items()}
     good = first - at_nine < 0.02, few[0] - few[1] < 0.02, adds["paper"]
-    said = ", ".join(
-        f"{before} become {after} {name}"
-        for (before, after), name in zip(
-            gate.values(), ("in the paper's accounting", "exactly"), strict=True
-        )
-    )
+    paper, exact = (f"{before} labels become {after}" for before, after in gate.values())
     return (HOLDS if all(good) else PART if any(good) else FAILS), (
         f"CheXpert's 50 voters have BAC {at_nine:.3f} at σ = 9 ({first:.3f} at 1), PadChest's ten "
-        f"{few[1]:.3f} at σ = 5 ({few[0]:.3f} at 1) and {few[2]:.3f} at 9. With a gate (T = 50, "
-        f"σ_T = 30, σ = 7) the labels answered go like this: {said}; in the paper 737 become 756. "
-        "The paper's accounting takes gate + Pr[answered] · vote, which is an average and no "
-        "Rényi cost (docs/departures.md); priced jointly, the gate "
-        f"{'adds labels too' if adds['exact'] else 'adds none'}."
+        f"{few[1]:.3f} at σ = 5 ({few[0]:.3f} at 1). With a gate (T = 50, σ_T = 30, σ = 7) {paper} "
+        "in the paper's accounting, gate + Pr[answered] · vote, which is an average and no Rényi "
+        f"cost (docs/departures.md); priced jointly, {exact}. In the paper 737 become 756."
     )
