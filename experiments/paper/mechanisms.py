@@ -294,7 +294,7 @@ def labels_both_verdict(facts: Facts) -> Verdict:
     return (HOLDS if left and right else PART if left or right else FAILS), (
         f"VOC: from 14 labels on Binary answers {min(late):.2f} to {max(late):.2f} times as many "
         f"queries as Powerset, {'always' if left else 'not always'} more. CheXpert: "
-        f"{min(chest):.2f} to {max(chest):.2f} times, {'no clear order' if right else 'a clear order'}."
+        f"{min(chest):.2f} to {max(chest):.2f} times, {'no' if right else 'a'} clear order."
     )
 
 
