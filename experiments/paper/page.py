@@ -42,7 +42,7 @@ INTRO = (
 DATA = "The data, where it was found, and the claims that use it."
 FITS = (
     "How near electorates are to the paper's: published, and here. Queries are Binary's at ε = 20 "
-    "in the paper's accounting, with σ = 7 (MIMIC 10). The made ones were fitted to these, CheXpert "
+    "in the paper's accounting, with σ = 7 (MIMIC 10). Made ones were fitted to these, CheXpert "
     "also to Table 10's 35."
 )
 
