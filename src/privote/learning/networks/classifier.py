@@ -332,8 +332,8 @@ class NetworkClassifier(LabelClassifier):
         return np.concatenate([np.zeros((0, self.n_labels_)), *parts])
 
 
-def check_hours(seconds: float, hours: float) -> float:
-    """Return how long a training takes; say so if that is a while, refuse what takes longer.
+def check_hours(seconds: float, hours: float) -> None:
+    """Say how long a training takes if that is a while, refuse what takes longer.
 
     Parameters
     ----------
@@ -349,7 +349,6 @@ def check_hours(seconds: float, hours: float) -> float:
     if seconds > _A_WHILE:
         message = f"training takes about {words} on this machine"
         warnings.warn(message, PrivoteWarning, stacklevel=2)
-    return seconds
 
 
 def check_counts(model: Any, *names: str) -> None:
