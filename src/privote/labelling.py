@@ -590,7 +590,7 @@ class Electorate:
 
     @property
     def sealed(self) -> Sealed:
-        """For the owner only: what each voter has spent, and who has nothing left."""
+        """For the owner's eyes: what each voter has spent, and who has nothing left."""
         return self._allowance.spending()
 
     def __repr__(self) -> str:

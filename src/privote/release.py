@@ -79,7 +79,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 UNCONDITIONAL = "unconditional"
 SANITIZED = "sanitized, this data only"
-OWNER_ONLY = "for the owner only"
+OWNER_ONLY = "for the owner's eyes"
 
 _MEANING = {
     "allowance": (
@@ -498,7 +498,7 @@ class Later:
 
 
 class Sealed:
-    """Numbers for the owner only: they depend on the votes. Shown only when asked for by name.
+    """Numbers for the owner's eyes: they depend on the votes. Shown only when asked for by name.
 
     Under "data-dependent", ready at once: ``epsilon``, the Rényi costs of all queries added up,
     ``rdp`` by ``orders``, and the ``bound`` they rest on. Worked out when asked for: the exact cost
@@ -603,7 +603,7 @@ class Release:
     made
         Time of the release, in UTC.
     sealed
-        For the owner only; never saved, never printed.
+        For the owner's eyes; never saved, never printed.
     """
 
     labels: npt.NDArray[np.int8]

@@ -272,7 +272,7 @@ class Verb(_Command, TyperCommand):
             error = refused
         more, sealed = "", getattr(error, "sealed", None)
         if sealed is not None and ctx.params.get("show_sealed"):
-            more = f"\nfor the owner only: {sealed}"
+            more = f"\nfor the owner's eyes: {sealed}"
         elif sealed is not None and "show_sealed" in ctx.params:
             more = "; --show-sealed shows it"
         refuse(error, self._spelling(), more, json=bool(ctx.params.get("json")))

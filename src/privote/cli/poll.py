@@ -92,7 +92,7 @@ def poll(
     output : DIR
         A folder for poll.html, which may be published, and poll.json.
     show_sealed
-        Also write the true counts, for the owner only, to DIR-owner.html beside the folder.
+        Also write the true counts, for the owner's eyes, to DIR-owner.html beside the folder.
     """
     same = {name: str(value) for name, value in locals().items() if name not in _UNASKED}
     from privote.files import drafted
@@ -145,7 +145,7 @@ def poll(
         if not json:
             say(f"May be published: {output / 'poll.html'}, and the same numbers in poll.json")
         if show_sealed and not json:
-            say(f"For the owner only, true counts: {owners_page(output)}")
+            say(f"For the owner's eyes, true counts: {owners_page(output)}")
 
 
 def _show(result: Any, *, json: bool) -> None:

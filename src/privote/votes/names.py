@@ -68,11 +68,11 @@ class Names:
                 continue
             if len(names) != size:
                 raise BallotError(
-                    f"{where} must have one name a {axis}, {size} of them, got {len(names)}"
+                    f"{where} must have one name per {axis} ({size}), got {len(names)}"
                 )
             told = {folded(name) for name in names} if axis == "voter" else set(names)
             if len(told) < size or not all(told):
-                raise BallotError(f"{where} must have a name of its own for every {axis}")
+                raise BallotError(f"{where} must have a different name for every {axis}")
         return self
 
     def head(self, queries: int) -> Names:
