@@ -196,7 +196,7 @@ def _check_curve(rdp: npt.ArrayLike, orders: Orders | None) -> tuple[Floats, Flo
             f"{curve.shape}",
         )
     if np.isnan(curve).any() or (curve < 0).any():
-        raise InputError("rdp", "must hold no NaN and no negative value")
+        raise InputError("rdp", "must not contain NaN or negative values")
     return curve, orders
 
 

@@ -122,7 +122,7 @@ class Mechanism(ABC):
         elif cls.__module__.startswith(f"{__package__}."):
             _OURS.add(cls.name)
         elif cls.name in _OURS:
-            raise TypeError(f"name {cls.name!r} is taken by a mechanism of privote's own")
+            raise TypeError(f"name {cls.name!r} is already the name of a privote mechanism")
 
     def __post_init__(self) -> None:
         if self.gate is not None and not isinstance(self.gate, Gate):
@@ -217,14 +217,14 @@ class Mechanism(ABC):
         """
         make: Any = cls
         if "sigma" not in cls.settings():
-            raise UnavailableError(f"{cls.name} has no sigma, and no variants of its own")
+            raise UnavailableError(f"{cls.name} has no sigma, so it must define variants")
         return (make(sigma=sigma),)
 
     def with_noise(self, sigma: float) -> Mechanism:
         """Return the same mechanism with another amount of noise."""
         other: Any = self
         if "sigma" not in self.settings():
-            raise UnavailableError(f"{self.name} has no sigma, and no with_noise of its own")
+            raise UnavailableError(f"{self.name} has no sigma, so it must define with_noise")
         return replace(other, sigma=sigma)  # type: ignore[no-any-return]
 
     def noise_free(self, block: Block) -> Bools:
@@ -254,9 +254,7 @@ class Mechanism(ABC):
 
     def joint_probabilities(self, votes: Any) -> Floats:
         """Return the probability of each of :meth:`every_outcome`: (queries, outcomes)."""
-        raise UnavailableError(
-            f"{self.name} does not say its joint_probabilities, which an exact audit needs"
-        )
+        raise UnavailableError(f"{self.name} must define joint_probabilities for an exact audit")
 
     def joint_log_probs(self, votes: Any) -> Floats:
         """Return the logarithms of :meth:`joint_probabilities`: (queries, outcomes)."""
@@ -269,7 +267,7 @@ class Mechanism(ABC):
         """Return how a coalition counts ballots on so many labels; most mechanisms cannot be."""
         raise UnavailableError(
             "mechanism",
-            "must be binary or tau voting in a coalition, or decide each label on its own margin",
+            "must be binary or tau in a coalition, or decide each label by its own margin",
             self,
         )
 

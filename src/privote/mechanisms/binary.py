@@ -61,13 +61,13 @@ class BinaryVoting(VoteMechanism):
                 object.__setattr__(self, name, getattr(link, name))
             if self.gate is not None and link.has_bar and self.quota != 0.5:
                 raise UnavailableError(
-                    "a gate asks how many agree with the majority, so it goes with the bar at "
-                    f"one half only; got `quota={self.quota}`, `false_alarm={self.false_alarm}`"
+                    "a gate counts agreement with the majority, so it needs the bar at one half; "
+                    f"got `quota={self.quota}`, `false_alarm={self.false_alarm}`"
                 )
         elif self.quota is not None or self.false_alarm is not None:
             raise UnavailableError(
-                "an optimal link is symmetric about one half: it takes no quota and no "
-                "`false_alarm`"
+                "an optimal link is symmetric about one half: it cannot be combined with a quota "
+                "or `false_alarm`"
             )
 
     @classmethod

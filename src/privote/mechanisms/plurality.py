@@ -60,8 +60,8 @@ class PluralityVoting(ClassMechanism):
     @property
     def _refusal(self) -> tuple[str, ...]:
         return (
-            "plurality takes at most one positive a ballot, and a ballot has more; it is sealed "
-            "which",
+            "plurality takes at most one positive per ballot, and a ballot has more (which one "
+            "is sealed)",
         )
 
     def _may_be_silent(self, block: Block) -> bool:

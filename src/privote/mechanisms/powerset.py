@@ -66,8 +66,8 @@ class PowersetVoting(ClassMechanism):
     @property
     def _refusal(self) -> tuple[str, ...]:
         rule = (
-            f"is {self.max_positives}, but a ballot has more positives, and it is sealed which; "
-            "raise it or use Ballots.clip"
+            f"is {self.max_positives}, but a ballot has more positives (which one is sealed); "
+            "raise it, or use Ballots.clip"
         )
         return "max_positives", rule
 
@@ -138,8 +138,8 @@ def _sizes(labels: int, max_positives: int | None) -> tuple[int, ...]:
     if bits > _MOST_BITS or (top < labels and top * bits > 64 * _MOST_BITS):
         raise InputError(
             "labels",
-            f"must be fewer for powerset voting: {labels} labels make a number of sets with "
-            f"about {bits} binary digits, and at most {_MOST_BITS} are counted",
+            f"must be fewer for powerset voting: {labels} labels have about 2^{bits} sets, and at "
+            f"most 2^{_MOST_BITS} can be counted",
         )
     if top == labels and labels > 64:
         return (1 << labels,)  # only the sum is needed, and a thousand binomials are slow

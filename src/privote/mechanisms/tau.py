@@ -87,7 +87,7 @@ class TauVoting(CellMechanism):
     def grid_weights(self, labels: int) -> npt.NDArray[np.int64]:
         """Return the weights as whole steps of the grid, rounded down: (labels + 1,)."""
         if self.grid is None:
-            raise InputError("grid", "must be given for whole weights, got None")
+            raise InputError("grid", "must be given for integer weights, got None")
         sizes = range(1, labels + 1)
         weights = [whole_weight(self.tau, self.norm, self.grid, size) for size in sizes]
         return np.array([0, *weights], np.int64)
@@ -100,7 +100,9 @@ class TauVoting(CellMechanism):
         """Return how a coalition counts: each yes by its ballot's whole weight."""
         if self.grid is None or self.grid > _LARGEST_GRID:
             raise InputError(
-                "grid", "must be given, and at most 2^40, for tau voting in a coalition", self.grid
+                "grid",
+                "must be given for tau voting in a coalition, and be at most 2^40",
+                self.grid,
             )
         weights = tuple(int(weight) for weight in self.grid_weights(labels))
         return Counted(vote=GaussianLink(sigma=self.sigma), unit=self.grid, weights=weights)

@@ -105,16 +105,16 @@ class Plan:
         if not self.learns:
             said.append(
                 f"{self.voters:,} voter{' is' if self.voters == 1 else 's are'} too few to learn "
-                "an allowance from: it is fixed, and the release cannot tell its own quality."
+                "an allowance: it is fixed, and the release cannot estimate its quality."
             )
         elif not self.told:
-            said.append("There is so much noise that the release cannot tell its own quality.")
+            said.append("There is too much noise for the release to estimate its quality.")
         if not self.needed:
             return said
         words = {
             "voters": "{:,} voters",
             "queries": "at most {:,} of the queries",
-            "epsilon": "an epsilon of {}",
+            "epsilon": "epsilon {} at this delta",
         }
         enough = [
             words[name].format(rounded_up(many, 3) if name == "epsilon" else many)
@@ -122,7 +122,7 @@ class Plan:
             if many is not None
         ]
         if enough:
-            goal = f"For an expected F1 of {self.target:g} this should be enough"
+            goal = f"Enough for an expected F1 of {self.target:g}"
             return [*said, f"{goal}: {', or '.join(enough)}."]
         return [*said, f"No single change is enough for an expected F1 of {self.target:g}."]
 
