@@ -137,27 +137,26 @@ def choose(
     check_method(method, settings)
     if method != AUTO:
         if not numbers.public and method in (*VOTERS, "moments"):
-            what = "voters label" if method in VOTERS else "tell how features go together"
+            what = "the voters label" if method in VOTERS else "show how features correlate"
             raise InputError(
                 "public",
-                f"must be given with `method={method}`: public rows, which nobody has to protect, "
+                f"must be given with `method={method}`: public rows (which are not protected) "
                 f"that {what}",
             )
-        return Choice(method=method, reasons=("It was asked for.",), doubts=doubts_of(numbers))
+        return Choice(method=method, reasons=("It was requested.",), doubts=doubts_of(numbers))
     ranked, why = rule(numbers), ""
     if images:
-        ranked, why = ("teachers",), "Rows are images, which teachers can look at. "
+        ranked, why = ("teachers",), "The rows are images, which teachers can use. "
     elif not numbers.public:
-        ranked, why = ("gradients",), "There are no public rows, and gradients need none. "
+        ranked, why = ("gradients",), "There are no public rows, and this method needs none. "
     fitting = [name for name in (*ranked, "dpsgd") if set(settings) <= set(METHODS[name])]
     if not fitting:
         raise InputError(f"no method takes all of these settings: {', '.join(sorted(settings))}")
     if fitting[0] != ranked[0]:
-        why = f"The settings given ({', '.join(sorted(settings))}) go with it. "
+        why = f"The settings given ({', '.join(sorted(settings))}) belong to it. "
     reason = why or (
-        f"{numbers.protected}, {numbers.predicted} and epsilon "
-        f"{rounded_up(numbers.epsilon)}: on six public data sets, {fitting[0]} was the best "
-        "method where noise was as strong as here. "
+        f"{numbers.protected}, {numbers.predicted} and epsilon {rounded_up(numbers.epsilon)}: on "
+        f"six public data sets, {fitting[0]} was the best method at this noise level. "
     )
     return Choice(method=fitting[0], reasons=(reason.strip(),), doubts=doubts_of(numbers))
 
@@ -188,8 +187,9 @@ def expected(numbers: Numbers, method: str) -> tuple[str, ...]:
         return ()
     mean, worst = next(lost for most, *lost in MEASURED if numbers.signal < most)
     return (
-        f"On six public data sets, models with as much noise beside as many records lost {mean:.3f}"
-        f" of AUC on average, and {worst:.3f} at worst, against the same model without privacy.",
+        "On six public data sets, models at this noise level and number of records lost "
+        f"{mean:.3f} of AUC on average, and {worst:.3f} at worst, compared with the same model "
+        "without privacy.",
     )
 
 
@@ -200,9 +200,9 @@ def doubts_of(numbers: Numbers) -> tuple[str, ...]:
     enough = math.ceil(HOPELESS * math.sqrt(numbers.labels) / numbers.epsilon)
     budget = HOPELESS * math.sqrt(numbers.labels) / numbers.records
     return (
-        f"{numbers.protected} are few for {numbers.predicted} at epsilon "
-        f"{rounded_up(numbers.epsilon)}: on public data sets, models with so much noise were right "
-        f"less often than always saying no. {enough:,} would do, or epsilon "
+        f"{numbers.protected} are too few for {numbers.predicted} at epsilon "
+        f"{rounded_up(numbers.epsilon)}: on public data sets, models with this much noise were "
+        f"less accurate than always answering no. {enough:,} would be enough, or epsilon "
         f"{rounded_up(budget, 3)}{', or fewer labels' if numbers.labels > 1 else ''}.",
     )
 

@@ -277,7 +277,7 @@ def _given(radius: Any, public: RowTable) -> Floats:
 def _radii(public: RowTable, share: float, metric: str) -> Floats:
     """Return for each row of the pool the quantile of its distances to the rest of it: (rows,)."""
     if public.rows < 2:
-        rule = "must have 2 rows or more: the radius is a quantile of distances"
+        rule = "must have at least 2 rows: the radius is a quantile of distances"
         raise InputError("X_public", rule)
     sample = public_sample(public.rows)
     anchor = _anchor(public, sample, metric)

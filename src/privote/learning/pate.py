@@ -192,7 +192,7 @@ class PATEClassifier(LabelClassifier):
             voters go on with the queries that are left; without one the labels there are will do.
         """
         if not (isinstance(self.mechanism, Mechanism) or _is_auto(self.mechanism)):
-            rule = "must be auto or a privote mechanism, e.g. BinaryVoting(sigma=25.0)"
+            rule = "must be 'auto' or a privote mechanism, e.g. BinaryVoting(sigma=25.0)"
             raise InputError("mechanism", rule, self.mechanism)
         if self.voters not in VOTERS:
             raise InputError("voters", f"must be one of {', '.join(VOTERS)}", self.voters)
@@ -200,7 +200,7 @@ class PATEClassifier(LabelClassifier):
         if X_public is None:
             raise InputError(
                 "X_public",
-                "must be given: the public rows that teachers label and the student sees",
+                "must be given: the public rows that voters label and the student learns from",
             )
         X_public = _check_rows(self, X_public)
         if seed is None:  # a simulation protects nobody anyway
@@ -274,8 +274,8 @@ class PATEClassifier(LabelClassifier):
                 if kept is not None:
                     kept.finish()  # nothing can be made of it
                 raise BudgetError(
-                    "the test of guarantee 'ptr' did not pass, so no label was released and there "
-                    "is no student; the budget is charged"
+                    "the private test of guarantee 'ptr' failed: no labels were released and "
+                    "there is no student; the budget is charged"
                 )
             if self.release_.tallies is None:
                 warn_of_quality(self.release_)
@@ -336,7 +336,7 @@ class PATEClassifier(LabelClassifier):
         if whole("n_teachers", self.n_teachers) > X.shape[0]:
             raise InputError(
                 "n_teachers",
-                f"must be at most the records there are ({X.shape[0]}), got {self.n_teachers}",
+                f"must be at most the number of records ({X.shape[0]}), got {self.n_teachers}",
             )
         part_names(X.shape[0], who.ids, who.groups)  # before a ledger is asked for the key
         part = partition(X.shape[0], self.n_teachers, ids=who.ids, groups=who.groups, key=who.key)
@@ -367,12 +367,12 @@ class PATEClassifier(LabelClassifier):
         """Refuse rounds and queries that do not go with the guarantee or the public rows."""
         least = "allowance" if self.voters == "teachers" else None
         if whole("rounds", self.rounds) > 1 and guarantee != least:
-            rule = "must be 1, but for teachers with an allowance: others have no baseline"
+            rule = "must be 1, except for teachers with an allowance: others have no baseline"
             raise InputError("rounds", rule, self.rounds)
         if self.queries is not None and whole("queries", self.queries) > rows:
             raise InputError("queries", f"must lie in 1..{rows}, the public rows", self.queries)
         if self.queries is None and guarantee in ("ptr", "data-dependent"):
-            rule = f"must be given for guarantee {guarantee!r}, before looking"
+            rule = f"must be given in advance for guarantee {guarantee!r}"
             raise InputError("queries", rule)
 
     def _check_private(self, X: Any, y: Any, classes: Sequence[Any] | None) -> tuple[Any, Labels]:
@@ -389,13 +389,13 @@ class PATEClassifier(LabelClassifier):
             Y, self.classes_ = binarized(Y, classes)
             self._columns = Y.shape[1]
         elif classes is not None:
-            raise InputError("classes go with y of one axis; with two, a column is a label")
+            raise InputError("classes need y with one axis; with two axes, each column is a label")
         else:
             Y = check_labels(Y, X.shape[0])
             self._multilabel, self._columns = True, Y.shape[1]
             self.classes_ = np.arange(Y.shape[1])
         if len(Y) != X.shape[0]:
-            raise InputError("y", f"must have {X.shape[0]} rows, as `X`, got {len(Y)}")
+            raise InputError("y", f"must have {X.shape[0]} rows, like `X`, got {len(Y)}")
         return X, Y
 
 
@@ -480,7 +480,9 @@ class VoterNames:
             return
         self._nonce, known = json.loads(note)
         if known != mark:
-            raise InputError("resume", "must be with the same private records, in the same order")
+            raise InputError(
+                "resume", "must repeat the call with the same private records, in the same order"
+            )
 
     def of(self, voters: str, count: int, persons: Sequence[Any] | None = None) -> list[str]:
         """Return one name a voter, which says under which partition and electorate it votes.

@@ -195,7 +195,9 @@ class PrivateClassifier(LabelClassifier):
         check_is_fitted(self, "student_")
         rows = _array(X) if self.encoder_ is None else self.encoder_.numbers(X)
         if len(rows.shape) < 2:
-            raise InputError("X", "must be (rows, features). Reshape your data: one row is [row]")
+            raise InputError(
+                "X", "must have shape (rows, features). Reshape your data: a single row is [row]"
+            )
         return label_probabilities(self.student_, rows, len(self.label_names_))
 
     def _numbers(
@@ -205,7 +207,7 @@ class PrivateClassifier(LabelClassifier):
         named = _is_names(labels)
         if not (named or is_table(records)):
             if public is not None and is_table(public):
-                raise InputError("public", "must be numbers, as `records` are")
+                raise InputError("public", "must be numbers, like `records`")
             X, X_public = _array(records), None if public is None else _array(public)
             Y = _labels(labels, count_rows(X))
             self.label_names_ = _label_names(labels, Y.shape[1])
@@ -224,7 +226,10 @@ class PrivateClassifier(LabelClassifier):
         listed = list(labels) if named else []
         read = raw_table(records, labels=listed, features=known, **columns)
         if public is None:
-            rule = "must be given with a table: they say how words and gaps become numbers"
+            rule = (
+                "must be given with a table: the encoding of words and gaps is fitted on public "
+                "rows"
+            )
             raise InputError("public", rule)
         raw = columns_of(public, "public rows").only(read.feature_names or ())
         encoder = TableEncoder().fit(raw)
@@ -272,7 +277,9 @@ class PrivateClassifier(LabelClassifier):
         settled = "mechanism" in asked or account["electorate"] is not None
         if chosen.method == "teachers" and not settled:
             many = asked.setdefault("n_teachers", teachers_for(self.numbers_, asked))
-            reasons.append(f"{many:,} teachers vote: more of them stand out of the noise.")
+            reasons.append(
+                f"{many:,} teachers vote: more teachers stand out better from the noise."
+            )
         pate = PATEClassifier(
             voters=chosen.method,
             epsilon=self.epsilon,

@@ -64,9 +64,7 @@ def check_apart(X: Any, public: Any, argument: str) -> None:
         elif isinstance(X, np.ndarray) and isinstance(public, np.ndarray):
             same = np.array_equal(X, public)
     if same:
-        raise InputError(
-            argument, "must be other rows than the private ones: they are not protected"
-        )
+        raise InputError(argument, "must not be the private rows: public rows are not protected")
 
 
 def count_rows(X: Any) -> int:
@@ -152,8 +150,8 @@ def label_probabilities(model: Any, X: Any, labels: int) -> Floats:
         chance = chance[:, 1:]
     if chance.ndim != 2 or chance.shape[1] != labels:
         raise InputError(
-            f"{type(model).__name__} must give one probability a label, (rows, {labels}), "
-            f"got shape {chance.shape}"
+            f"{type(model).__name__} must return one probability per label, shape (rows, "
+            f"{labels}), got {chance.shape}"
         )
     return chance
 
@@ -246,13 +244,13 @@ def _cells(
     if array.ndim != 2 or array.shape[0] != rows or array.shape[1] < 1:
         raise InputError(name, f"must have the shape ({rows}, labels), got {np.shape(y)}")
     if array.dtype.kind not in "biuf":
-        raise InputError(name, f"must hold {allowed}, got an array of {array.dtype}")
+        raise InputError(name, f"must contain {allowed}, got an array of {array.dtype}")
     bad = np.argwhere(~good(array))
     if len(bad):
         row, label = (int(i) for i in bad[0])
         raise InputError(
             name,
-            f"must hold {allowed}, not what is at row {row}, label {label}",
+            f"must contain {allowed}, and row {row}, label {label} does not",
             sealed=f"it is {array[row, label]}",
         )
     return array

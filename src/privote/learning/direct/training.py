@@ -283,23 +283,24 @@ class TrainingPrivacy:
         if self.simulated:
             return (
                 "Simulated: the noise came from a seed, so this model protects nobody. Without a "
-                f"seed it would be {promise}-differentially private for {who}."
+                f"seed, it would be {promise}-differentially private for {who}."
             )
         done = f"{self.steps} noisy gradients, sampling rate {self.sample_rate:g}"
         used, counted = "", "records"
         if self.protects == PERSON:
-            used, counted = " One record of each person took part.", "persons"
+            used, counted = " One record of each person was used.", "persons"
         if self.released == MOMENTS:
             done = "one noisy sum of features times labels"
-            used = used and " The mean over each person's records took part."
-        new = ", which is new to its ledger" if self.new else ""
+            used = used and " The mean of each person's records was used."
+        new = ", which is new to this ledger" if self.new else ""
         charged = (
             "" if self.dataset is None else f" It is charged to data set {self.dataset!r}{new}."
         )
         return (
-            f"The weights are {promise}-differentially private for {who}: {done}, noise multiplier "
-            f"{self.noise_multiplier:g}.{used} The number of {counted}, {self.records}, is public."
-            f"{charged} Settings chosen by looking at the private records are not covered."
+            f"The weights are {promise}-differentially private for {who}: {done}, noise "
+            f"multiplier {self.noise_multiplier:g}.{used} The number of {counted}, "
+            f"{self.records}, is public.{charged} Settings that were chosen by looking at the "
+            "private records are not covered."
         )
 
 
@@ -430,9 +431,7 @@ def _charge(
     Returns what its entry says of the training.
     """
     if plan.adjacency != "replace":
-        raise InputError(
-            "adjacency", "must be 'replace' with a ledger, which counts that", plan.adjacency
-        )
+        raise InputError("adjacency", "must be 'replace' with a ledger", plan.adjacency)
     budget, ledger = accounts.budget, accounts.ledger
     named = {"mechanism": released, "steps": plan.steps, "sample_rate": plan.sample_rate}
     with accounts.paying(), ledger.writing() as totals:
@@ -442,7 +441,10 @@ def _charge(
             noise = float(entry["mechanism"]["noise_multiplier"])
             same = {**facts, "mechanism": {**named, "noise_multiplier": noise}}
             if any(entry[name] != value for name, value in same.items()):
-                raise InputError("resume", "must be for what was charged: records, labels, steps")
+                raise InputError(
+                    "resume",
+                    "must repeat the request that was charged: the same records, labels and steps",
+                )
             accounts.paid(totals, plan.rdp(noise, DEFAULT_ORDERS))
             return same
 
@@ -456,8 +458,8 @@ def _charge(
             if low > _MOST_NOISE * least:
                 raise BudgetError(
                     f"what is left of `epsilon={rounded_up(budget.epsilon)}` at "
-                    f"`delta={rounded_up(budget.delta)}` for data set {accounts.dataset!r} "
-                    "buys no training"
+                    f"`delta={rounded_up(budget.delta)}` for data set {accounts.dataset!r} is too "
+                    "little to train a model"
                 )
         while high > low * (1 + _CLOSE):
             middle = (low + high) / 2

@@ -133,7 +133,9 @@ def save_student(
     try:
         described = json.dumps(facts, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise InputError("student", f"cannot be saved without code: {error}") from None
+        raise InputError(
+            "student", f"cannot be saved without running code on loading: {error}"
+        ) from None
     partial = target.with_name(target.name + ".part")
     with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr(_FACTS, described)
@@ -162,7 +164,7 @@ def load_student(
     """
     target = _check_path(path)
     if not target.is_file():
-        raise InputError(f"{str(path)!r} does not exist, or is no file")
+        raise InputError(f"{str(path)!r} does not exist or is not a file")
     try:
         with zipfile.ZipFile(target) as file:
             facts = json.loads(_read(file, _FACTS, _FEW))
@@ -176,10 +178,10 @@ def load_student(
                 raise ValueError("names must be texts")
         model = _network(facts, content) if facts["network"] else _estimator(content, trusted)
         if not hasattr(model, "predict_proba"):
-            raise ValueError("it holds no classifier")
+            raise ValueError("it contains no classifier")
         bars = np.asarray(facts["thresholds"], np.float64)
         if bars.shape not in ((), (len(names),)) or not ((bars >= 0) & (bars <= 1)).all():
-            raise ValueError("thresholds must lie in 0..1, one or one a label")
+            raise ValueError("thresholds must be from 0 to 1: one, or one per label")
         return SavedStudent(
             model=model,
             label_names=tuple(names),
@@ -203,7 +205,7 @@ def _encoder(table: Any, plain: Any, weights: Any) -> TableEncoder | PictureEnco
     if plain is not None:
         return PictureEncoder.from_plain(plain, weights=weights)
     if weights is not None:
-        raise InputError("weights", "goes with a student of pictures, and this is none")
+        raise InputError("weights", "applies to a student of pictures, and this is not one")
     return None if table is None else TableEncoder.from_plain(table)
 
 
@@ -216,7 +218,7 @@ def _check_path(path: str | os.PathLike[str]) -> Path:
 
 def _read(file: zipfile.ZipFile, name: str, most: int) -> bytes:
     if file.getinfo(name).file_size > most:
-        raise ValueError(f"{name} claims to hold more than {most} bytes")
+        raise ValueError(f"{name} claims to contain more than {most} bytes")
     return file.read(name)
 
 
@@ -242,7 +244,7 @@ def _estimator(content: bytes, trusted: Sequence[str]) -> Any:
     unknown = [kind for kind in get_untrusted_types(data=content) if kind not in allowed]
     if unknown:
         raise InputError(
-            f"the student's file holds types that are not known to be harmless: "
-            f"{', '.join(sorted(unknown))}; name them as trusted if you know where it comes from"
+            "the student's file contains types not known to be safe: "
+            f"{', '.join(sorted(unknown))}; name them as trusted if you trust its source"
         )
     return loads(content, trusted=sorted(allowed))
