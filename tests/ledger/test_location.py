@@ -241,7 +241,7 @@ def test_label_takes_a_place_in_postgresql(database: str, tmp_path: Path) -> Non
 
 def test_a_database_in_use_is_not_adopted_without_its_key(database: str, tmp_path: Path) -> None:
     label(Location.of(database, tmp_path / "site"))
-    with pytest.raises(pv.LedgerError, match=r"key 'other\.key' is missing.*give as beside"):
+    with pytest.raises(pv.LedgerError, match=r"key 'other\.key' is missing.*as beside"):
         pv.Ledger.open(database, beside=tmp_path / "other")
     assert files(tmp_path) == ["site.head", "site.key"]
 

@@ -149,7 +149,7 @@ def test_files_that_are_not_weights_are_refused_and_run_nothing(tmp_path, conten
 
 def test_files_of_another_network_are_refused(tmp_path):
     torch.save(build_network("mlp", (4,), 2).state_dict(), tmp_path / "weights.pt")
-    with pytest.raises(InputError, match="not of this network"):
+    with pytest.raises(InputError, match="match this network"):
         load_weights(build_network("smallcnn", (1, 8, 8), 2), tmp_path / "weights.pt")
     with pytest.raises(InputError, match="does not exist"):
         load_weights(build_network("linear", (4,), 2), tmp_path / "absent.pt")
