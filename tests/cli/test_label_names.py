@@ -114,7 +114,7 @@ def test_strangers_and_other_guarantees_are_refused(
     assert "not registered" in stranger.stderr
     worst = run(*CALL, *LEDGER, "--voter-ids", "names.txt", "--guarantee", "worst-case")
     assert worst.exit_code == 2
-    assert "--voter-ids goes with --guarantee allowance" in worst.stderr
+    assert "--voter-ids needs --guarantee allowance" in worst.stderr
     assert entries(run) == before
 
 

@@ -123,10 +123,10 @@ TEACHERS = ("--columns", "a", "--labels", "flu", "--method", "teachers")
 REFUSED = [
     (("--labels", "flu", "--method", "moments"), "--public must be given"),
     (("--public", "PUBLIC"), "--labels must name"),
-    ((*PUBLIC, "--sigma", 3), "--sigma goes with"),
+    ((*PUBLIC, "--sigma", 3), "--sigma needs"),
     ((*PUBLIC, "--student", "cat"), "--student must be"),
     (("--labels", "sick", "--public", "PUBLIC"), "no column 'sick'"),
-    ((*PUBLIC, "--dataset", "x"), "goes with --ledger"),
+    ((*PUBLIC, "--dataset", "x"), "needs --ledger"),
     ((*PUBLIC, "--threshold", "high"), "--threshold must"),
     (("--labels", "flu", "--public", "PRIVATE"), "--public must be other rows than the private"),
     ((*PUBLIC, "--method", "magic"), "--method must be one of"),

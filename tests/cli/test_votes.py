@@ -97,7 +97,7 @@ def test_thresholds_and_names(run: Run, models: dict[str, RandomForestClassifier
         ),
         (
             ("models", *LABELS, "--output", "v.zarr", "--address", "tcp://x:1"),
-            "--address is of a cluster: it goes with --backend dask or --backend ray",
+            "--address needs --backend dask or --backend ray",
         ),
     ],
 )

@@ -211,7 +211,7 @@ def test_the_command_line_imports_it(run: Any) -> None:
         (("--mechanism", "no_such_module:Kind"), "cannot be imported"),
         (("--mechanism", "own_mechanism:main"), "must be a class that extends privote.Mechanism"),
         (("--mechanism", "own_mechanism"), "or package.module:Class"),
-        (("--mechanism", "own_mechanism:LaplaceQuota", "--tau", 2), "goes with mechanism 'tau'"),
+        (("--mechanism", "own_mechanism:LaplaceQuota", "--tau", 2), "applies to mechanism 'tau'"),
         (("--mechanism", "own_mechanism:LaplaceQuota"), "--sigma must be given for mechanism"),
     ],
 )

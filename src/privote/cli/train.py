@@ -397,7 +397,7 @@ def _rows(saved: Any, rows: Path, id_column: str | None) -> tuple[Any, dict[str,
     arrays, looks = rows.suffix == ".npz", isinstance(saved.encoder, PictureEncoder)
     if looks or (arrays and saved.encoder is None):
         if id_column is not None:
-            raise InputError("ids", "goes with a table: these rows have no columns", id_column)
+            raise InputError("ids", "needs a table: these rows have no columns", id_column)
         data = table(rows) if arrays else pictures(rows)
         return data.X, {} if arrays else {"file": data.ids.tolist()}
     held, labels = columns_of(rows), saved.label_names

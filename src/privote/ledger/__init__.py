@@ -579,7 +579,7 @@ class Location:
             )
         if beside is not None:
             raise InputError(
-                "beside", "goes with a ledger in PostgreSQL: key and anchor of a file lie beside it"
+                "beside", "needs a ledger in PostgreSQL: key and anchor of a file are beside it"
             )
         if _FLEETING.match(text):
             raise InputError(
