@@ -86,9 +86,16 @@ class OptimalLink:
     Parameters
     ----------
     cost
-        The most that a vote costs, as a Rényi divergence; instead of ``sigma``.
+        The largest cost of a single vote, as a Rényi divergence; instead of ``sigma``.
     order
-        The Rényi order of that cost.
+        The Rényi order at which ``cost`` is measured.
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> mechanism = pv.BinaryVoting(link=pv.OptimalLink(cost=0.01, order=4.0))
+    >>> mechanism.link.order
+    4.0
     """
 
     cost: float

@@ -456,6 +456,14 @@ def decide(release: Release, by: str | float = "likely") -> Release:
         ``"f1"``: maximise the expected F1 over all labels. ``"balanced"``: maximise the expected
         balanced accuracy of each label. A number: a label is 1 where that probability is at least
         this number.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> votes = np.random.default_rng(0).random((100, 50, 4)) < 0.1
+    >>> release = pv.label(votes, epsilon=8.0, delta=1e-5)
+    >>> pv.decide(release, by="f1").decided
+    'f1'
     """
     if not isinstance(release, Release) or release.tallies is None:
         raise InputError(
@@ -604,6 +612,14 @@ class Release:
         Time of the release, in UTC.
     sealed
         For the owner's eyes; never saved, never printed.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> votes = np.random.default_rng(0).random((100, 50, 4)) < 0.1
+    >>> release = pv.label(votes, epsilon=8.0, delta=1e-5)
+    >>> release
+    Release(100 queries x 4 labels, allowance, epsilon=8, delta=1e-05)
     """
 
     labels: npt.NDArray[np.int8]

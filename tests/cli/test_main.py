@@ -85,6 +85,7 @@ def test_every_verb_has_an_example_and_json_and_flags_without_values(
 
 
 CALL = ("label", "votes.npy", "--epsilon", 8, "--output", "o.csv")
+UNKNOWN = "is not an option of this command"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ CALL = ("label", "votes.npy", "--epsilon", 8, "--output", "o.csv")
         ((*CALL, "--delta", "little"), "--delta", "must be a number", "'little'"),
         ((*CALL, "--delta=little"), "--delta", "must be a number", "'little'"),
         ((*CALL, "--delta", 1e-5, "--queries", "x"), "--queries", "must be an integer", "'x'"),
-        ((*CALL, "--resumee"), "--resumee", "is not an option of this command; did you mean --resume?", None),
+        ((*CALL, "--resumee"), "--resumee", f"{UNKNOWN}; did you mean --resume?", None),
         ((*CALL, "--delta"), "--delta", "needs a value", None),
         (("label", "--delta", 1e-5), "VOTES", "must be given", None),
         (("lable", "votes.npy"), None, "no such command 'lable'. Did you mean 'label'?", None),

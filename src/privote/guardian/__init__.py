@@ -40,27 +40,37 @@ class Guardian:
     Parameters
     ----------
     mechanism, budget, ledger
-        How to release, what it may cost in all, where it is recorded (a ledger or its path).
-        ``"auto"``: tallies, with the noise that follows from an allowance which is learnt, and
-        paid for, or, for ``"worst-case"``, from the number of queries.
+        How to release, the total budget, and the ledger (or its path) that records the charges.
+        ``"auto"``: noisy tallies; the noise is set from a privately learnt allowance or, for
+        ``"worst-case"``, from the number of queries.
     guarantee
         ``"allowance"``, ``"worst-case"``, ``"ptr"`` or ``"data-dependent"``: see
         :func:`privote.label`.
     dataset, consumer, owner
-        Whose votes, for whom, on whose behalf: names in the ledger.
+        Names in the ledger: whose votes, for whom, and on whose behalf.
     allowance
-        For ``"allowance"``: ``None`` for the largest that fits, or less; one, or one per voter.
+        For ``"allowance"``: ``None`` for the largest that fits; or smaller, one number or one per
+        voter.
     voter_ids
-        Names of the voters (texts or integers), in the order of the votes' second axis. By them a
-        ledger knows voters again, whatever their order, also where some are absent.
+        Names of the voters (texts or integers), in the order of the votes' second axis. The ledger
+        recognises voters by them, in any order, also if some are absent.
     seed
-        ``None``: secure. An integer makes a simulation.
+        ``None``: secure randomness. An integer makes a simulation, which protects nobody.
     protects
-        Whom it is a promise to that one voter's ballots may differ, for the statement: "a voter",
-        or what reaches one voter only, e.g. "a person, with all their records". Whoever says so
-        vouches for it.
+        Who is protected, for the statement: "a voter", or what reaches only one voter, e.g. "a
+        person, with all their records". The caller vouches for it.
     draft
-        Where what is paid for is kept; see :class:`~privote.guardian.accounts.Accounts`.
+        Where released labels are kept until they are saved; see
+        :class:`~privote.guardian.accounts.Accounts`.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> mechanism, budget = pv.BinaryVoting(sigma=7.0), pv.Budget(epsilon=8.0, delta=1e-5)
+    >>> with pv.Guardian(mechanism, budget, pv.Ledger.in_memory()) as guardian:
+    ...     release = guardian.release(np.zeros((10, 50, 4), bool))
+    >>> release.answered
+    10
     """
 
     def __init__(

@@ -311,9 +311,16 @@ def bills(mechanism: Mechanism, votes: Any, delta: float, accountant: str = "rdp
     Parameters
     ----------
     accountant
-        ``"rdp"``: the Rényi curve. ``"pld"``: the privacy-loss distribution, for mechanisms
-        that price cells by level, such as Binary voting.
-        ``"smaller"``: the smaller of both for each voter, and the curve where it is all there is.
+        ``"rdp"``: Rényi divergence. ``"pld"``: the privacy-loss distribution, for mechanisms that
+        count single votes, such as Binary voting. ``"smaller"``: the smaller of both for each voter
+        (only ``"rdp"`` where ``"pld"`` is not available).
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> votes = np.zeros((10, 50, 4), bool)
+    >>> pv.bills(pv.BinaryVoting(sigma=7.0), votes, delta=1e-5).shape
+    (50,)
     """
     if accountant not in ACCOUNTANTS:
         raise InputError("accountant", f"must be one of {', '.join(ACCOUNTANTS)}", accountant)

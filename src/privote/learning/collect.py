@@ -120,25 +120,36 @@ def collect_votes(
         ``.zarr``, by path or by a URL that zarr opens. Every worker must be able to reach it, and
         the models, by that name; rows are sent to it.
     labels
-        Names of the labels, or how many; students in ``.student`` files know theirs.
+        Names of the labels, or their number; not needed for ``.student`` files.
     names
-        Names of the voters: those a function is called with; for models those of their files unless
-        told. A ledger knows voters again by these.
+        Names of the voters. Required for a function, which is called with each name; default for
+        models: their file names. A ledger recognises voters by these names.
     threshold
         A probability at or above it is a yes; one, or one per label. None: models predict, and a
         function returns votes.
     chunk, group
-        Queries, and voters, of a chunk; what suits the sizes unless told.
+        Queries, and voters, per chunk; default: set from the sizes.
     backend, workers, address
         Where to work (:func:`privote.learning.workers.on_workers`); the votes are the same
         everywhere.
     resume
-        Go on with what another run began: with the same voters, rows and settings only. Of votes
-        that were finished, make again the chunks that were lost.
+        Continue an earlier run with the same voters, rows and settings. For complete votes: collect
+        lost chunks again.
     force
-        Replace votes that were collected before.
+        Overwrite votes collected before.
     progress
         Called as ``progress(done, chunks)``.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv, tempfile
+    >>> place = tempfile.mkdtemp() + "/votes.zarr"
+    >>> def vote(voter, rows):
+    ...     return (rows[:, :1] > len(voter)).astype(int)
+    >>> rows = np.arange(6.0).reshape(6, 1)
+    >>> found = pv.collect_votes(vote, rows, place, labels=1, names=["a", "bb"])
+    >>> pv.Ballots.of(place).shape
+    (6, 2, 1)
     """
     place = as_place(output, "output")
     if not place.endswith(".zarr"):

@@ -85,10 +85,18 @@ _SECRET = (
 
 
 class Ledger:
-    """A record of charges that survives crashes and shows tampering.
+    """An append-only record of charges that survives crashes and reveals tampering.
 
-    Open one with :meth:`open` (a file), or :meth:`in_memory` for a single run. Threads may share
-    one: they take turns. A process that was forked may not.
+    Open a file with :meth:`open`, or use :meth:`in_memory` for a single run. Threads may share a
+    ledger; a forked process must open its own.
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> ledger = pv.Ledger.in_memory()
+    >>> ledger.set_budget(pv.Budget(epsilon=8.0, delta=1e-5), dataset="ward 3")
+    >>> [(row["dataset"], row["left"]) for row in ledger.standing()]
+    [('ward 3', 8.0)]
     """
 
     def __init__(

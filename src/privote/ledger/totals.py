@@ -32,20 +32,27 @@ _LONGEST = 1000  # characters of a name, which stands in every entry
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What a data set may cost: all consumers together, or one of them.
+    """The privacy budget of a data set: for all its consumers together, or for one of them.
 
     Parameters
     ----------
     epsilon, delta
-        The promise.
+        The guarantee.
     rule
-        How charges add up (:mod:`privote.accounting.filters`), fixed with the budget for good.
-        ``"shared"``: any mechanism, also one chosen from released labels; counted at one Rényi
-        order. ``"exclusive"``: multiples of the first charge only, counted at the best order.
-        ``None``: shared in a ledger that lasts, exclusive in one of a single run.
+        How charges compose (:mod:`privote.accounting.filters`); fixed with the budget.
+        ``"shared"``: any mechanisms, also chosen from released labels; counted at one Rényi order.
+        ``"exclusive"``: only multiples of the first charge, counted at the best order. ``None``:
+        shared in a ledger file, exclusive without one.
     orders
-        For a shared budget: the order to count at, or several, each with its part of delta. By
-        default the one at which a full budget of Gaussian-like charges settles.
+        For a shared budget: the Rényi order to count at, or several, each with its part of delta.
+        Default: the best order for a full budget of Gaussian-like charges.
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> budget = pv.Budget(epsilon=8.0, delta=1e-5)
+    >>> budget.epsilon, budget.delta
+    (8.0, 1e-05)
     """
 
     epsilon: float

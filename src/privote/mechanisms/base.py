@@ -21,7 +21,7 @@ from ..votes.cube import MOST, Ballots, BallotSource, Block
 if TYPE_CHECKING:
     from .cells import Ladder
 
-#: A released label the gate held back.
+#: A released label that the gate withheld: ``labels[labels == pv.ABSTAIN]``.
 ABSTAIN = -1
 
 Labels = npt.NDArray[np.int8]
@@ -35,17 +35,23 @@ _DRAWS = 200  # of a mechanism that does not say its probabilities: a mean is ri
 class Gate:
     """The confidence gate: answer with probability Phi((top - threshold) / sigma), else ABSTAIN.
 
-    PATE 2018's Confident-GNMax: answer only where the voters agree enough.
-    ``top`` is the larger of yes and no for a label (Binary, Tau), the count of the leading class
-    for a query (Powerset, Plurality). One N(0, sigma^2) on that count; drawn independently of the
-    vote, priced jointly with it.
+    PATE 2018's Confident-GNMax: answer only where voters agree enough. ``top`` is the larger of yes
+    and no for a label (Binary, Tau), or the count of the leading class for a query (Powerset,
+    Plurality). The noise on it is N(0, sigma^2), drawn independently of the vote and priced jointly
+    with it.
 
     Parameters
     ----------
     threshold
         Answer only where about this many voters agree.
     sigma
-        The standard deviation of the noise on that number, in votes.
+        Standard deviation of the noise on the number that agree, in votes.
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> print(pv.BinaryVoting(sigma=7.0, gate=pv.Gate(threshold=40, sigma=10)))
+    binary (sigma=7, gate threshold=40 sigma=10)
     """
 
     threshold: float
@@ -95,10 +101,16 @@ class Counted:
 class Mechanism(ABC):
     """A map from a tally to the exact distribution over outcomes.
 
-    A mechanism says how to tally a block of ballots (:meth:`tally`), how to draw from the tally's
-    distribution (:meth:`draw`), and what the draw costs (:meth:`cost`). All three read the same
-    log-probabilities, so what is promised is what is drawn. Adjacency is replace-one-ballot: one
-    voter's ballot changes, on every query; all costs are two-sided.
+    A mechanism defines how to tally a block of ballots (:meth:`tally`), how to draw from its
+    distribution (:meth:`draw`) and what the draw costs (:meth:`cost`). All three use the same
+    log-probabilities, so what is priced is what is drawn. Neighbouring votes differ in one voter's
+    ballots, on any or all queries (replace one voter); all costs hold in both directions.
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> isinstance(pv.BinaryVoting(sigma=7.0), pv.Mechanism)
+    True
     """
 
     #: On the command line, in files, statements and ledgers: by default "module:Class".

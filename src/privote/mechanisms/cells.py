@@ -167,10 +167,16 @@ class CellMechanism(Mechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class VoteMechanism(CellMechanism):
-    """A mechanism that counts single votes: each label on how many said yes to it.
+    """A mechanism that decides each label by its number of yes votes.
 
-    :meth:`vote_log_probs` is all that a mechanism of this kind has to say. What a change of one
-    vote costs is read off it at every margin, so every price and every guarantee follows.
+    :meth:`vote_log_probs` is all that such a mechanism must define. The cost of changing one vote
+    is computed from it at every margin, so every price and every guarantee follows.
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> isinstance(pv.BinaryVoting(sigma=7.0), pv.VoteMechanism)
+    True
     """
 
     surprise_unit: ClassVar[str] = "vote"

@@ -22,19 +22,27 @@ _MOST_BITS = 1 << 20  # of the number of sets, which is counted exactly
 class PowersetVoting(ClassMechanism):
     """Release the label set with the largest noisy count among all 2^k sets.
 
-    Nothing of size 2^k is ever built, neither to draw nor to price, and k may be thousands.
+    Neither drawing nor pricing needs memory or time of order 2^k; k may be thousands.
 
     Parameters
     ----------
     sigma
         PATE's sigma_GNMax: the count of every set gets its own N(0, sigma^2).
     max_positives
-        Only sets with at most this many labels can win; a ballot with more is refused
-        (:meth:`privote.Ballots.clip` makes them fit).
+        Only sets with at most this many labels can win. A ballot with more is refused; shorten it
+        with :meth:`privote.Ballots.clip`.
     gate
         A :class:`privote.Gate` on each query: the count of the leading set.
 
     A ballot that is missing as a whole votes for no set; a single missing vote is a no.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> votes = np.zeros((1, 50, 3), bool)
+    >>> votes[:, :, :2] = True
+    >>> pv.PowersetVoting(sigma=1.0).release(votes).tolist()
+    [[1, 1, 0]]
     """
 
     name: ClassVar[str] = "powerset"

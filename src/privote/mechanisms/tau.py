@@ -29,26 +29,32 @@ _EXACT_LABELS = 64  # up to here each weight has its own search; beyond, weights
 class TauVoting(CellMechanism):
     """Release each label by a noisy majority of clipped ballots.
 
-    A ballot with s ones counts w_s per one: min(1, tau / sqrt(s)) for ``norm=2``, min(1, tau / s)
-    for ``norm=1``. The rest of the voters count against the label; a missing vote is a no, so that
-    the norm of a ballot stays bounded.
+    Each of the s ones of a ballot counts min(1, tau / sqrt(s)) for ``norm=2``, or min(1, tau / s)
+    for ``norm=1``. All other voters count against the label; a missing vote is a no, so the norm of
+    a ballot stays bounded.
 
-    With a ``grid`` the weights are rounded down to multiples of 1/grid, so that a tally is a whole
-    number of them: what a secure computation on integers counts. Drawn and priced with the rounded
-    weights.
+    With a ``grid``, weights are rounded down to multiples of 1/grid, so that a secure computation
+    can count integers. Drawing and pricing use the rounded weights.
 
     Parameters
     ----------
     sigma
         PATE's sigma_GNMax: Pr[1] = Phi((2c - n) / (sqrt(2) sigma)) for the clipped, real tally c.
     tau
-        The bound on the norm of a ballot.
+        The largest norm of a ballot.
     norm
         2, or 1 for the Private-kNN baseline.
     grid
-        ``None`` for real weights, or how many steps a whole vote has.
+        ``None`` for real weights, or the number of steps per vote.
     gate
         A :class:`privote.Gate` on each label.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> votes = np.ones((2, 50, 3), bool)
+    >>> pv.TauVoting(sigma=1.0, tau=1.8).release(votes).tolist()
+    [[1, 1, 1], [1, 1, 1]]
     """
 
     name: ClassVar[str] = "tau"

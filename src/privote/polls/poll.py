@@ -68,39 +68,49 @@ def poll(
 ) -> PollResult:
     """Release the outcome of a poll, once, under differential privacy.
 
-    Neighbours are two polls of as many voters in which one person's ballot differs. Which mechanism
-    is used follows from public numbers; the budget is charged before anything is drawn.
+    The guarantee protects each person's ballot: neighbouring polls have the same number of voters
+    and differ in one ballot. The mechanism is chosen from public numbers. The budget is charged
+    before anything is drawn.
 
     Parameters
     ----------
     source
-        A file or an abcvoting profile; ``reading`` goes to :func:`privote.polls.read`.
+        A file, a data frame or an abcvoting profile; ``reading`` is passed to
+        :func:`privote.polls.read`.
     epsilon, delta
-        What this poll may cost one person.
+        The privacy budget of this poll.
     seats, quota
-        Who wins: so many options, or all that more than this share of the voters approve. Without
-        either, the greedy rule where options have costs and there is money to spend, else a quota
-        of one half.
+        Who wins: the ``seats`` most approved options, or every option that more than the share
+        ``quota`` of the voters approve. Without either: the greedy rule if options have costs, else
+        a quota of one half.
     shares
-        Publish every option's share, too, with intervals that hold for all at once.
+        Also publish noisy shares of all options, with intervals that hold for all of them at once.
     mechanism, confidence
         As for :func:`privote.planning.polls.plan_poll`.
     title
-        What the poll is called; the file's own title unless told.
+        Title of the poll; default: the title in the file.
     people, ledger, budget
-        Whose budget is charged, in which ledger, and the epsilon that all their polls together may
-        cost: fixed by the first poll, where it is this one's own unless told.
+        The group of people whose budget is charged, the ledger, and the total epsilon of all their
+        polls (at the same delta). The first poll fixes it; default: its ``epsilon``.
     seed
-        An integer makes a simulation that protects nobody, and says so.
+        An integer makes a simulation, which protects nobody and is marked as such.
     output
-        A new ``.json`` file for all that may be published. It is claimed before anything is
-        charged, and what is drawn is on disk before anything else happens to it. A draft instead
-        of a path: whoever opened it writes what is to be made of it.
+        A new ``.json`` file for everything that may be published. It is reserved before anything is
+        charged, and the outcome is written as soon as it is drawn. Or a draft, which its owner
+        finishes.
     resume
-        Finish what an earlier call with the same arguments left behind in ``output``: what was
-        drawn stays as it is, and what was charged is not charged again.
+        Finish an earlier call with the same arguments that failed; nothing is drawn or charged
+        twice.
     force
-        Replace the file if it exists.
+        Overwrite the file if it exists.
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> ballots = {"Ada": [1] * 90 + [0] * 10, "Bo": [0] * 100}
+    >>> result = pv.poll(ballots, epsilon=2.0, delta=1e-6, seats=1)
+    >>> result.winners, result.delta
+    (('Ada',), 1e-06)
     """
     asked = {name: str(value) for name, value in locals().items() if name not in _UNASKED}
     path = None

@@ -84,9 +84,15 @@ class Ballots:
     :func:`privote.votes.arrays.read`; the constructor is for sources that check by themselves: they
     give ``rows(start, stop)``, and where the votes of a query are whole bytes of bits, these too,
     as ``packed(start, stop)``.
-    With ``steps`` above 1 a vote is a whole number of them from 0 to that, or missing.
-    ``query_names``, ``voter_names`` and ``label_names`` are what they are called, in order, or
-    None. Those of queries and labels are public, those of voters are never released.
+    With ``steps`` above 1, a vote is an integer from 0 to ``steps``, or missing.
+    ``query_names``, ``voter_names`` and ``label_names`` are the names in order, or None. Names of
+    queries and labels are public; names of voters are never released.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> pv.Ballots.of(np.zeros((10, 50, 4), bool))
+    Ballots(10 queries, 50 voters, 4 labels)
     """
 
     sparse = False
@@ -275,16 +281,23 @@ class Ballots:
 
 
 class SparseBallots:
-    """Ballots of which few of very many voters cast one on each query.
+    """Ballots of many voters, of whom only a few vote on each query.
 
     Parameters
     ----------
     query, voter
-        (speakers,) The query and the voter of each ballot cast; at most one ballot a pair.
+        (ballots,): the query and the voter of each ballot cast; at most one ballot per pair.
     votes
-        (speakers, labels) bool.
+        (ballots, labels): bool.
     queries, voters
-        How many there are in all, silent ones included.
+        Total numbers, silent voters included.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> votes = np.array([[True, False]])
+    >>> pv.SparseBallots([0], [7], votes, queries=10, voters=50)
+    SparseBallots(10 queries, 50 voters, 2 labels, 1 ballots)
     """
 
     sparse = True

@@ -41,6 +41,7 @@ from ..rows import (
     count_rows,
     fraction,
     take_rows,
+    warn_of_scikit_learn,
 )
 from .noise import Noise, TrainingPlan
 
@@ -108,6 +109,8 @@ class PrivateTraining(LabelClassifier):
             Go on from what a call with the same arguments left behind in ``draft``, at no further
             charge.
         """
+        if self.seed is None:
+            warn_of_scikit_learn(ledger)
         settings = self.get_params().items()
         asked = {name: str(value) for name, value in settings if name != "progress"}
         asked |= {"dataset": dataset, "consumer": str(consumer)}

@@ -156,11 +156,22 @@ def load_student(
     Parameters
     ----------
     trusted
-        Names of further types to allow, as ``package.module.Class``. Name a type only if you know
-        where the file comes from.
+        Names of further types to allow, as ``package.module.Class``. Only for files from a trusted
+        source.
     weights
-        The weights file of the network through which a student looks at pictures, where it needs
-        one: that with the SHA-256 that the student remembers.
+        For a student of pictures: the weights file of its network, with the SHA-256 digest that the
+        student's file states.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv, tempfile
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 3))
+    >>> model = pv.PrivateClassifier("gradients", 4.0, 1e-6).fit(X, X[:, :1] > 0)
+    >>> path = tempfile.mkdtemp() + "/model.student"
+    >>> pv.learning.save_student(path, model.student_, label_names=["ill"])
+    >>> pv.load(path).predict_proba(X[:2]).shape
+    (2, 1)
     """
     target = _check_path(path)
     if not target.is_file():
