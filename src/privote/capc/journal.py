@@ -280,9 +280,8 @@ class QuerierJournal(_Journal):
     form = _form(
         "querying party's journal",
         {
-            "state": "CREATE TABLE state (one INTEGER PRIMARY KEY CHECK (one = 1), "
-            "version INTEGER NOT NULL, half TEXT NOT NULL, batch TEXT, queries INTEGER, "
-            "offered INTEGER NOT NULL)",
+            "state": "CREATE TABLE state (one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER "
+            "NOT NULL, half TEXT NOT NULL, batch TEXT, queries INTEGER, offered INTEGER NOT NULL)",
             "answers": "CREATE TABLE answers (batch TEXT PRIMARY KEY, version INTEGER NOT NULL, "
             "facts TEXT NOT NULL, rows INTEGER NOT NULL, labels BLOB NOT NULL)",
         },

@@ -144,9 +144,8 @@ def statement(facts: dict[str, Any]) -> str:
     held = [] if facts["secure"] else [f"{facts['stamp']}. NOT A GUARANTEE.", ""]
     if facts["guarantee"] == "allowance":
         promise = (
-            "Guarantee: allowance. Each answering site may differ from the baseline a fixed "
-            "number of times for this querying site, in all its batches together, past and "
-            "future."
+            "Guarantee: allowance. Each answering site may differ from the baseline a fixed number "
+            "of times for this querying site, in all its batches together, past and future."
         )
     else:
         promise = (

@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from numbers import Real
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,8 @@ def warn_of_scikit_learn(ledger: Any) -> None:
 
     Only the calling frames tell: to the estimator, such a fit looks like any other.
     """
-    said, frame = {}, sys._getframe(1)
+    said: dict[str, str] = {}
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         caller = frame.f_globals.get("__name__")
         steps = getattr(frame.f_locals.get("self"), "steps", ())

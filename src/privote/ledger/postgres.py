@@ -333,9 +333,8 @@ class PostgresStore:
     def rows(self, after: int = 0, upto: int | None = None) -> list[Row]:
         """Return the rows after a number, up to another, in order, sealed parts included."""
         found = self._read(
-            "SELECT e.number, e.at, e.body, e.digest, s.body FROM entries e "
-            "LEFT JOIN sealed s USING (number) WHERE e.number > %s AND e.number <= %s "
-            "ORDER BY e.number",
+            "SELECT e.number, e.at, e.body, e.digest, s.body FROM entries e LEFT JOIN sealed s "
+            "USING (number) WHERE e.number > %s AND e.number <= %s ORDER BY e.number",
             *(after, 2**63 - 1 if upto is None else upto),
         )
         return [row_of(values) for values in found]

@@ -368,9 +368,8 @@ class SQLiteStore(SQLiteFile):
     def rows(self, after: int = 0, upto: int | None = None) -> list[Row]:
         """Return the rows after a number, up to another, in order, sealed parts included."""
         found = self.run(
-            "SELECT e.number, e.at, e.body, e.digest, s.body FROM entries e "
-            "LEFT JOIN sealed s USING (number) WHERE e.number > ? AND e.number <= ? "
-            "ORDER BY e.number",
+            "SELECT e.number, e.at, e.body, e.digest, s.body FROM entries e LEFT JOIN sealed s "
+            "USING (number) WHERE e.number > ? AND e.number <= ? ORDER BY e.number",
             *(after, 2**63 - 1 if upto is None else upto),
         )
         return [row_of(values) for values in found]

@@ -504,9 +504,8 @@ class PollResult:
             return {}
         return {
             "with a ledger": f"epsilon {rounded_up(asked)} is charged, so that later polls can be "
-            "added. Alone this poll costs epsilon "
-            f"{rounded_up(self.epsilon, 3)}; without a ledger, epsilon "
-            f"{rounded_up(asked)} would need less noise."
+            f"added. Alone this poll costs epsilon {rounded_up(self.epsilon, 3)}; without a "
+            f"ledger, epsilon {rounded_up(asked)} would need less noise."
         }
 
     def statement(self) -> str:

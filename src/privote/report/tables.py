@@ -30,9 +30,8 @@ _ROWS = 1 << 12  # of labels that are written at a time
 NOTHING = "–"
 #: What the figures of merit are, for who meets them for the first time.
 FIGURES_MEAN = (
-    "ACC: accuracy. BAC: balanced accuracy (0.5 for random labels). AUC: area under the ROC "
-    "curve (0.5 for random scores). MAP: mean average precision. Each is a mean over labels; 1 "
-    "is best."
+    "ACC: accuracy. BAC: balanced accuracy (0.5 for random labels). AUC: area under the ROC curve "
+    "(0.5 for random scores). MAP: mean average precision. Each is a mean over labels; 1 is best."
 )
 
 _MARK_STYLES = {UNCONDITIONAL: "green", SANITIZED: "yellow", OWNER_ONLY: "bold red"}
