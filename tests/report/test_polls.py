@@ -30,7 +30,7 @@ def test_winners_alone_show_no_counts_and_the_owners_view_does(more) -> None:
     for count in (431, 317, 209):
         assert str(count) not in page.replace(result.digest, "")
         assert str(count) in owner
-    for words in ('class="bar"', "Shares", "Chance decides", "<b>Ada", 'class="number">1</th>'):
+    for words in ('class="bar"', "Shares", "winners are random", "<b>Ada", 'class="number">1</th>'):
         assert words not in page
     for words in (UNCOUNTED, result.digest, "&lt;b&gt;Ada"):
         assert words in page
@@ -47,7 +47,7 @@ def test_shares_are_bars_with_intervals_calls_and_ranks() -> None:
         assert words in page
 
 
-@pytest.mark.filterwarnings("ignore:Chance decides")
+@pytest.mark.filterwarnings("ignore:winners are random")
 def test_many_options_stay_on_one_sheet() -> None:
     many = {"voter": "ab"} | {f"option {place}": "10" for place in range(80)}
     page = poll_page(pv.poll(many, shares=True, **BUDGET, seed=1))

@@ -112,8 +112,8 @@ def trained(persons: bool = True, **changes: Any) -> TrainingStatement:
     [
         ({}, ["each of 1,234 persons", "at most a factor e^2, which is 7.39", "d1g3st",
               "predicts flu, cold from the columns age, notes", "was chosen. Many labels.",
-              "void this"]),
-        ({"epsilon": 1000.0}, ["at most a factor e^1000, plus 1e-06."]),  # no number holds it
+              "void the guarantee"]),
+        ({"epsilon": 1000.0}, ["at most a factor of e^1000, plus 1e-06."]),  # no number holds it
         ({"persons": False}, ["each of 1,234 records", "A person with several records is"]),
     ],
 )  # fmt: skip
@@ -128,7 +128,7 @@ def test_a_training_says_whom_what_which_and_what_would_void_it(changes, words) 
     assert facts["records"] == 1234
     # Odds of 1 to 99 grow by e^epsilon at most, and the share is rounded up.
     (example,) = [row.text for row in trained(**changes).rows() if row.key == "meaning"]
-    stated = float(example.split("rise above ")[1].split(" per cent")[0])
+    stated = float(example.split("rise above ")[1].split(" %")[0])
     times = math.exp(min(changes.get("epsilon", 2.0), 700))
     assert 100 * times / (times + 99) <= stated < 101 * times / (times + 99)
     technical = {fact.key: fact.text for fact in trained(**changes).technical()}

@@ -111,7 +111,9 @@ class Quota(PollOutcome):
         """Refuse points: a share of the voters is about approvals."""
         if size.each > 1:
             raise UnavailableError(
-                "quota", "goes with approvals, and this poll has points: with `each=1` any are one"
+                "quota",
+                "needs approvals, and this poll has points: give `each=1` to count any "
+                "points as an approval",
             )
 
     def bar(self, voters: int) -> Fraction:
@@ -160,7 +162,7 @@ class Greedy(PollOutcome):
     def check(self, size: PollSize) -> None:
         """Refuse costs that are not one for each option."""
         if len(self.costs) != size.options:
-            raise InputError("costs", f"must be {size.options}, one an option", len(self.costs))
+            raise InputError("costs", f"must be {size.options}, one per option", len(self.costs))
 
     def winners(self, counts: npt.NDArray[Any], voters: int, order: Whole | None = None) -> Bools:
         """Return which options are paid for."""
@@ -174,7 +176,8 @@ class Greedy(PollOutcome):
     def describe(self) -> str:
         """Return the rule in words."""
         return (
-            f"from the most approved down, while {float(self.money):,.12g} of money lasts (greedy)"
+            f"in order of approvals, while the money ({float(self.money):,.12g}) lasts (greedy "
+            "rule)"
         )
 
 

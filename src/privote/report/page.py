@@ -76,7 +76,7 @@ def drawn(caption: str, draw: Callable[[], str]) -> Block:
     try:
         return Figure(caption=caption, svg=draw())
     except MissingExtraError as error:
-        return f"(No figure here: {error}.)"
+        return f"(Figure not drawn: {error}.)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,15 +136,15 @@ def render_page(
     if hidden and not sealed:
         raise InputError(
             "sealed",
-            "must be True to write numbers that are for the owner's eyes, got False with such "
-            f"numbers under {hidden[0]!r}",
+            "must be True to write numbers that are for the owner's eyes; there are some under "
+            f"{hidden[0]!r}",
         )
     warnings = list(notices)
     if hidden:
         warnings.append(
-            f"Not for publication. What is marked \N{LEFT DOUBLE QUOTATION MARK}{OWNER_ONLY}"
-            "\N{RIGHT DOUBLE QUOTATION MARK} is about the private data and is covered by no "
-            "guarantee: it must not leave."
+            f"Not for publication. Numbers marked \N{LEFT DOUBLE QUOTATION MARK}{OWNER_ONLY}"
+            "\N{RIGHT DOUBLE QUOTATION MARK} depend on the private data and are not covered by "
+            "any guarantee."
         )
     ids = count(1)
     body = "\n".join(_section(i, section, ids) for i, section in enumerate(sections, 1))

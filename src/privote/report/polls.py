@@ -68,7 +68,8 @@ def pages(folder: str | Path, *, owner: bool = False, force: bool = False) -> di
     for file in files.values():
         if file.exists() and not force:
             raise InputError(
-                "output", f"must be new, and {str(file)!r} exists; or give `force=True`"
+                "output",
+                f"must be new, and {str(file)!r} exists; give `force=True` to overwrite it",
             )
     return files
 
@@ -98,7 +99,7 @@ def owner_view(result: PollResult) -> str:
             "true count": int(count),
             "released": released.get(name),
             "won": "yes" if name in won else "",
-            "won without noise": "yes" if name in true else "",
+            "wins without noise": "yes" if name in true else "",
             "may be shown": OWNER_ONLY,
         }
         for name, count in sorted(
@@ -109,13 +110,13 @@ def owner_view(result: PollResult) -> str:
     emptied = result.sealed.emptied
     return render_page(
         title=f"For the owner's eyes: {result.title}",
-        intro="True counts. No promise covers them: whoever sees this page sees the ballots' sum.",
+        intro="True counts. They are not covered by epsilon and delta: do not publish this page.",
         sections=[
             Section(
                 heading="True counts",
                 blocks=[
                     TableBlock(caption="True and released.", rows=rows),
-                    f"Ballots that broke the poll's rule and count as empty: {emptied}.",
+                    f"Ballots that broke the poll's rule and were counted as empty: {emptied}.",
                 ],
             )
         ],
@@ -125,14 +126,14 @@ def owner_view(result: PollResult) -> str:
 
 def _winners(result: PollResult) -> TableBlock | str:
     if not result.winners:
-        return f"No option won. Who wins: {result.plan.outcome.describe()}."
+        return f"No option won. Rule: {result.plan.outcome.describe()}."
     several = result.shares is None and len(result.winners) > 1
-    unranked = " In the poll's order: who of them has more is not published." if several else ""
+    unranked = " Listed in the poll's order: their ranking is not published." if several else ""
     if len(result.winners) > _LISTED:
-        return f"{'; '.join(result.winners)}. Who won: {result.plan.outcome.describe()}.{unranked}"
+        return f"{'; '.join(result.winners)}. Rule: {result.plan.outcome.describe()}.{unranked}"
     ranked = result.shares is not None
     return TableBlock(
-        caption=f"Who won: {result.plan.outcome.describe()}.{unranked}",
+        caption=f"Rule: {result.plan.outcome.describe()}.{unranked}",
         rows=[
             {"": place, "option": name} if ranked else {"option": name}
             for place, name in enumerate(result.winners, 1)
@@ -167,18 +168,19 @@ def _shares(result: PollResult, shares: Sequence[Share]) -> list[str | TableBloc
         }
         for share, call in zip(shares, [*calls, None], strict=True)
     ]
-    unit = "of the voters" if each == 1 else "in points a voter"
+    unit = "of the voters" if each == 1 else "in points per voter"
     blocks: list[str | TableBlock] = [
         TableBlock(
-            caption=f"Shares, {unit}. Lines are intervals: with {sure} all of them hold at once.",
+            caption=f"Shares, {unit}. Lines are intervals; all of them hold at once with {sure} "
+            "probability.",
             rows=rows[:_SHOWN],
         ),
-        f"Of {len(result.calls)} neighbours in rank {len(result.calls) - close} are decided and "
-        f"{close} too close to call at this epsilon: released counts must be more than "
-        f"{result.apart:,} apart ({sure}, for all pairs at once).",
+        f"Of {len(result.calls)} adjacent pairs, {len(result.calls) - close} are decided and "
+        f"{close} are too close to call: released counts must be more than {result.apart:,} apart "
+        f"({sure} confidence for all pairs at once).",
     ]
     if len(shares) > _SHOWN:
-        blocks.append(f"{len(shares) - _SHOWN} more options are in the file beside this page.")
+        blocks.append(f"{len(shares) - _SHOWN} more options are in poll.json.")
     return blocks
 
 

@@ -75,8 +75,8 @@ _MEMORY = 1 << 30  # bytes that are kept for the gradients of a chunk
 _EVEN = 32  # torch computes so many numbers at once, and rounds the rest of a chunk otherwise
 _PASSES = 3  # after which a network must be what it was
 _MIXES = (
-    "must answer about each row by itself, but one row of a batch changes what it says about "
-    "another: no private training is possible with it"
+    "must treat each row separately, but one row of a batch changes the output for another: it "
+    "cannot be trained privately"
 )
 
 
@@ -559,8 +559,8 @@ def check_memory(network: Any, shape: tuple[int, ...]) -> None:
     if change is not None:
         raise InputError(
             "network",
-            "must keep nothing of the rows it is shown: what it keeps is not covered by any "
-            f"epsilon. A forward pass changes {change}; layers with running statistics do that",
+            "must not store anything about the rows: that is not covered by epsilon and delta. A "
+            f"forward pass changes {change}, as layers with running statistics do",
         )
     for rows in _made_up(2, shape):
         _check_apart(kept, rows)

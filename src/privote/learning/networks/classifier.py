@@ -64,7 +64,7 @@ class Rows:
         if hasattr(X, "iloc"):
             X = X.to_numpy()
         if isinstance(X, np.ndarray) and X.dtype.kind not in "biuf":
-            raise InputError("X", f"must hold numbers, got an array of type {X.dtype}")
+            raise InputError("X", f"must contain numbers, got an array of type {X.dtype}")
         self._X = X.tocsr() if sp.issparse(X) else X
         self.shape: tuple[int, ...] = tuple(int(extent) for extent in X.shape[1:])
         self._bounded = bounded
@@ -379,4 +379,4 @@ def _check_sizes(
     else:
         needed = (inputs + 1) * labels
     if needed > held:
-        raise InputError(f"arrays hold {held} weights, a network of these sizes has {needed}")
+        raise InputError(f"arrays contain {held} weights; a network of these sizes has {needed}")
