@@ -80,6 +80,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 UNCONDITIONAL = "unconditional"
 SANITIZED = "sanitized, this data only"
 OWNER_ONLY = "for the owner's eyes"
+UNCERTAIN = "uncertain"  # a winner that noise alone may have made
 
 _MEANING = {
     "allowance": (

@@ -31,7 +31,7 @@ from ..ledger.totals import check_name
 from ..mechanisms.outcomes import Greedy, PollOutcome, Quota, Seats, ranking
 from ..mechanisms.polls import Drawn, NoisyCounts
 from ..planning.polls import PollPlan, plan_poll
-from ..release import digest_of_facts
+from ..release import UNCERTAIN, digest_of_facts
 from .ballots import PollBallots
 from .reading import read
 
@@ -380,6 +380,22 @@ class PollResult:
     sealed: PollSealed = field(repr=False)
 
     @property
+    def uncertain(self) -> tuple[str, ...]:
+        """Winners that may have lost without noise, by the released counts; none without shares."""
+        shares, apart = self.shares, self.apart
+        if shares is None or apart is None:
+            return ()
+        place = {option: at for at, option in enumerate(self.options)}
+        won = set(self.winners)
+        unsure = []
+        for one in (share for share in shares if share.option in won and share.call != "above"):
+            close = (two for two in shares if one.count - two.count <= apart and two is not one)
+            ahead = [place[two.option] for two in close]
+            if not self.plan.outcome.surely(place[one.option], ahead):
+                unsure.append(one.option)
+        return tuple(unsure)
+
+    @property
     def epsilon(self) -> float:
         """What this poll costs one person at most."""
         return self.plan.epsilon
@@ -448,11 +464,16 @@ class PollResult:
         """A fingerprint of everything public: who publishes something else has another one."""
         return str(self.facts()["digest"])
 
+    def named(self) -> list[str]:
+        """Return the winners by name, each that is uncertain marked as such."""
+        unsure = self.uncertain
+        return [f"{one} ({UNCERTAIN})" if one in unsure else one for one in self.winners]
+
     def brief(self) -> dict[str, str]:
         """Return the outcome in a few words each, by what they are about."""
         plan = self.plan
         return {
-            "winners": ", ".join(self.winners) or "none",
+            "winners": ", ".join(self.named()) or "none",
             "rule": plan.outcome.describe(),
             "electorate": f"{self.voters:,} voters, {len(self.options):,} options",
             "epsilon, delta": f"{rounded_up(self.epsilon)}, {rounded_up(self.delta)}",
