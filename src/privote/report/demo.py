@@ -27,6 +27,7 @@ from privote.learning import PrivateClassifier
 from privote.learning.jobs import FIGURES
 from privote.learning.students.classifiers import LinearStudent
 from privote.learning.tables import TableEncoder
+from privote.polls.poll import SIMULATED
 from privote.release import Release
 
 from .page import Block, Command, Section, TableBlock, drawn, write_page
@@ -116,7 +117,7 @@ def run_demo(
                 Section(heading="Labels from real votes", blocks=_label_blocks(labels)),
                 Section(heading="How to make it again", blocks=[Command(text=command)]),
             ],
-            notices=["Simulated: a seed was given, so this protects nobody."] * (seed is not None),
+            notices=[] if seed is None else [SIMULATED],
         )
         summary: dict[str, Any] = plain(
             {

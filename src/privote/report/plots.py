@@ -36,7 +36,7 @@ _RC: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: it can be selected, searched and read aloud
     "svg.hashsalt": "privote",  # the same numbers give the same file
     "font.family": "sans-serif",
-    "font.size": 11,
+    "font.size": 13,  # legible on a phone, where the figure is half as wide
     "text.parse_math": False,  # a name with two dollar signs is still a name
     "hatch.linewidth": 1.2,
     "axes.edgecolor": INK,
@@ -82,7 +82,7 @@ def sheet(height: float, panels: int = 1) -> Iterator[tuple[Any, list[Any]]]:
 
 def heading(axes: Any, title: str, *, small: bool = False) -> None:
     """Put the title above the axes, where a text would have it: on the left."""
-    size, pad = (10, 7) if small else (12.5, 12)
+    size, pad = (10, 7) if small else (14.5, 12)
     axes.set_title(title, loc="left", fontsize=size, fontweight="bold", pad=pad)
 
 

@@ -10,7 +10,7 @@ import csv
 import json
 import math
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -20,12 +20,15 @@ import numpy as np
 
 from privote._version import written
 from privote.accounting.renyi import rounded_up
+from privote.deciding import Floats
 from privote.files import complete, sync_files, write_statement
 from privote.learning import save_student
 from privote.learning.jobs import Judgement, Outcome
 from privote.learning.methods import doubts_of, expected
 from privote.learning.pictures import PictureEncoder
 from privote.mechanisms import ABSTAIN
+from privote.mechanisms.base import Bools
+from privote.polls.poll import SIMULATED
 from privote.release import OWNER_ONLY, Fact, Release, new_to, statement_of
 from privote.votes.tables import write_header
 
@@ -35,7 +38,7 @@ from .tables import FIGURES_MEAN, Column, plain
 
 MODEL, OWNERS, OWNERS_PAGE = "student.student", "for-the-owner.json", "for-the-owner.html"
 UNCOVERED = "computed on private rows, covered by no epsilon"
-_SIMULATED = "SIMULATED: a seed was given, so this protects nobody."
+_NOTICES = ("warnings", "simulated")  # facts that every reader must see first
 _OPTIONS = {"n_teachers": "teachers", "n_jobs": "jobs"}
 _TECHNICAL = "In technical words:"
 _HOW = {
@@ -48,7 +51,14 @@ _HOW = {
 
 
 def _listed(rows: Iterable[Fact], caption: str) -> TableBlock:
-    return TableBlock(caption=caption, rows=[{"what": r.name, "value": r.text} for r in rows])
+    listed = [{"what": r.name, "value": r.text} for r in rows if r.key not in _NOTICES]
+    return TableBlock(caption=caption, rows=listed)
+
+
+def _notices(facts: Mapping[str, Any], release: Release | None) -> list[str]:
+    rows = [] if release is None else release.rows()
+    warnings = [row.text for row in rows if row.key == "warnings"]
+    return [SIMULATED, *warnings] if facts["simulated"] else warnings
 
 
 # -- labels ----------------------------------------------------------------------------------------
@@ -56,7 +66,6 @@ def _listed(rows: Iterable[Fact], caption: str) -> TableBlock:
 
 def write_label_page(path: Path, release: Release) -> Path:
     """Write a page about released labels: how good they are, and all that is promised."""
-    warnings = [row.text for row in release.rows() if row.key == "warnings"]
     facts = _listed(release.rows(), "All of this may be published.")
     return write_page(
         path,
@@ -66,7 +75,7 @@ def write_label_page(path: Path, release: Release) -> Path:
             _labels(release),
             Section(heading="What was released, and what it promises", blocks=[facts]),
         ],
-        notices=[*([_SIMULATED] if release.simulated else []), *warnings],
+        notices=_notices(release.facts(), release),
     )
 
 
@@ -86,8 +95,8 @@ def labels_blocks(release: Release) -> list[Block]:
             row["held back"] = int(held.sum())
         if chances is not None:
             row["expected right"] = _percent(chances[ones, place].mean()) if ones.any() else None
-        if quality is not None:
-            row["ones missed"] = _percent(1 - quality["by_label"]["recall"][place])
+        if quality is not None and chances is not None:
+            row["ones missed"] = _missed(chances[:, place], ones)
             row["gain over always yes or no"] = _percent(quality["by_label"]["gain"][place])
         rows.append(row)
     caption = "By label: how many ones were released"
@@ -113,6 +122,15 @@ def labels_blocks(release: Release) -> list[Block]:
 
 def _numbered(labels: int) -> list[str]:
     return [f"label_{place}" for place in range(labels)]
+
+
+def _missed(chances: Floats, ones: Bools) -> str | None:
+    """Say how many of the ones that are to be expected were not released; None if there are none.
+
+    Not as a share: all of next to nothing is little.
+    """
+    missed, expected = round(chances[~ones].sum()), round(chances.sum())
+    return f"{missed:,} of {expected:,}" if expected else None
 
 
 def _percent(share: float) -> str:
@@ -181,7 +199,7 @@ class TrainingStatement:
                 ),
                 ("protects", "protects", facts["protects"]),
                 ("new", "NEW", new_to(facts["dataset"]) if facts["new"] else None),
-                ("simulated", "SIMULATED", _SIMULATED[11:] if facts["simulated"] else None),
+                ("simulated", "SIMULATED", SIMULATED[11:] if facts["simulated"] else None),
             ]
         if not outcome.persons:
             assumed = "one record a person: whoever has several is protected less (--group-column)"
@@ -362,13 +380,12 @@ def write_training_page(path: Path, said: TrainingStatement) -> Path:
         Section(heading="What is promised", blocks=[promise, technical]),
         Section(heading="How to make it again", blocks=[Command(text=command(outcome))]),
     ]
-    notices = [_SIMULATED] if facts["simulated"] else []
     return write_page(
         path,
         title="A model of private records" if release is None else "A student of private votes",
         intro=intro,
         sections=sections,
-        notices=[*notices, *doubts_of(outcome.fitted.numbers_)],
+        notices=[*_notices(facts, release), *doubts_of(outcome.fitted.numbers_)],
     )
 
 
