@@ -31,7 +31,7 @@ from ..ledger.totals import check_name
 from ..mechanisms.outcomes import Greedy, PollOutcome, Quota, Seats, ranking
 from ..mechanisms.polls import Drawn, NoisyCounts
 from ..planning.polls import PollPlan, plan_poll
-from ..release import UNCERTAIN, digest_of_facts
+from ..release import SIMULATED, UNCERTAIN, Shown, digest_of_facts
 from .ballots import PollBallots
 from .reading import read
 
@@ -43,7 +43,6 @@ UNCOUNTED = (
     "No ledger was kept: a second poll of the same people, or this one again with fresh noise, is "
     "not counted, and would have to be added to this promise."
 )
-SIMULATED = "Simulated: the noise came from a seed, so this protects nobody."
 
 
 def poll(
@@ -338,7 +337,7 @@ class PollSealed:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PollResult:
+class PollResult(Shown):
     """What :func:`privote.poll` returns. Everything but ``sealed`` may be published.
 
     Attributes

@@ -27,8 +27,7 @@ from privote.learning import PrivateClassifier
 from privote.learning.jobs import FIGURES
 from privote.learning.students.classifiers import LinearStudent
 from privote.learning.tables import TableEncoder
-from privote.polls.poll import SIMULATED
-from privote.release import Release
+from privote.release import SIMULATED, Release
 
 from .page import Block, Command, Section, TableBlock, drawn, write_page
 from .plots import bars

@@ -10,8 +10,8 @@ from privote.errors import InputError
 from privote.files import complete
 from privote.planning.polls import PollPlan
 from privote.polls import PollResult, Share
-from privote.polls.poll import SIMULATED, UNCOUNTED
-from privote.release import OWNER_ONLY, UNCERTAIN
+from privote.polls.poll import UNCOUNTED
+from privote.release import OWNER_ONLY, SIMULATED, UNCERTAIN
 
 from .page import Bar, Facts, Section, TableBlock, render_page
 

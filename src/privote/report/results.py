@@ -10,7 +10,7 @@ import csv
 import json
 import math
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -23,13 +23,13 @@ from privote.accounting.renyi import rounded_up
 from privote.deciding import Floats
 from privote.files import complete, sync_files, write_statement
 from privote.learning import save_student
+from privote.learning.direct.training import training_rows
 from privote.learning.jobs import Judgement, Outcome
 from privote.learning.methods import doubts_of, expected
 from privote.learning.pictures import PictureEncoder
 from privote.mechanisms import ABSTAIN
 from privote.mechanisms.base import Bools
-from privote.polls.poll import SIMULATED
-from privote.release import OWNER_ONLY, Fact, Release, new_to, statement_of
+from privote.release import OWNER_ONLY, SIMULATED, Fact, Release, statement_of
 from privote.votes.tables import write_header
 
 from .page import Block, Command, Section, TableBlock, drawn, write_page
@@ -87,7 +87,7 @@ def labels_blocks(release: Release) -> list[Block]:
     """Return how many ones each label has and how sure they are: from released numbers alone."""
     labels, chances, quality = release.labels, release.probabilities, release.quality
     rows = []
-    for place, name in enumerate(release.label_names or _numbered(labels.shape[1])):
+    for place, name in enumerate(named(release)):
         ones, held = labels[:, place] == 1, labels[:, place] == ABSTAIN
         row: dict[str, Any] = {"label": name, "ones": int(ones.sum())}
         row["share of ones"] = _percent(ones.sum() / max(1, (~held).sum()))
@@ -104,24 +104,32 @@ def labels_blocks(release: Release) -> list[Block]:
     table = TableBlock(caption=caption, rows=rows)
     if chances is None:
         return [table]
-    sides = (("decided 1", labels == 1), ("decided 0", labels == 0))
-    steps = np.linspace(0, 1, 11)
-    counts = {name: np.histogram(chances[cells], steps)[0].tolist() for name, cells in sides}
     figure = drawn(
         "How many labels have which probability, by all that was released. Near 0 and 1 a label "
         "is sure; near one half it is a guess: of the ones at 0.6, four in ten are expected to be "
         "wrong.",
-        lambda: by_probability(
-            counts,
-            title="How sure the labels are",
-            axis="probability that most voters want the label",
-        ),
+        lambda: certainty(release),
     )
     return [figure, table]
 
 
-def _numbered(labels: int) -> list[str]:
-    return [f"label_{place}" for place in range(labels)]
+def certainty(release: Release) -> str:
+    """Return a drawing of how many labels have which probability."""
+    labels, chances = release.labels, release.probabilities
+    assert chances is not None
+    sides = (("decided 1", labels == 1), ("decided 0", labels == 0))
+    steps = np.linspace(0, 1, 11)
+    counts = {name: np.histogram(chances[cells], steps)[0].tolist() for name, cells in sides}
+    return by_probability(
+        counts,
+        title="How sure the labels are",
+        axis="probability that most voters want the label",
+    )
+
+
+def named(release: Release) -> Sequence[str]:
+    """Return the labels' names, or numbers for names."""
+    return release.label_names or [f"label_{place}" for place in range(release.labels.shape[1])]
 
 
 def _missed(chances: Floats, ones: Bools) -> str | None:
@@ -189,18 +197,7 @@ class TrainingStatement:
                 ("answers", "answers in all", many),
             ]
         else:
-            rows += [
-                ("epsilon", "epsilon", rounded_up(facts["epsilon"])),
-                ("delta", "delta", rounded_up(facts["delta"])),
-                ("records", f"{self._one}s", f"{facts['records']:,}"),
-                *(
-                    (name, name.replace("_", " "), f"{facts[name]:.6g}")
-                    for name in ("steps", "sample_rate", "noise_multiplier")
-                ),
-                ("protects", "protects", facts["protects"]),
-                ("new", "NEW", new_to(facts["dataset"]) if facts["new"] else None),
-                ("simulated", "SIMULATED", SIMULATED[11:] if facts["simulated"] else None),
-            ]
+            rows += [(row.key, row.name, row.text) for row in training_rows(facts)]
         if not outcome.persons:
             assumed = "one record a person: whoever has several is protected less (--group-column)"
             rows.append(("assumed", "assumed", assumed))
