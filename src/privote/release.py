@@ -6,12 +6,13 @@ import json
 import math
 import os
 import platform
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,8 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 UNCONDITIONAL = "unconditional"
 SANITIZED = "sanitized, this data only"
 OWNER_ONLY = "for the owner's eyes"
+SIMULATED = "Simulated: the noise came from a seed, so this protects nobody."
+UNCERTAIN = "uncertain"  # a winner that noise alone may have made
 
 _MEANING = {
     "allowance": (
@@ -122,6 +125,21 @@ _NEIGHBOURS = (
 _CRYPTOGRAPHIC = "the operating system's cryptographic generator"
 _HELPS = "More voters, fewer queries or a larger epsilon would help"
 _COSTS = ("price", "threshold", "reserve")  # terms that are costs
+
+
+class Shown(ABC):
+    """A result that shows itself in a notebook: what it says in brief, and one drawing of it."""
+
+    @abstractmethod
+    def brief(self) -> dict[str, str]:
+        """Return what is said about it in a few words each, by name: nothing sealed."""
+
+    def _repr_html_(self) -> str:
+        # By name: how it looks is the business of a room above, which is loaded if a notebook asks.
+        return str(import_module("privote.report.notebook").html(self))
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
 
 @dataclass(frozen=True)
@@ -541,7 +559,7 @@ class Sealed:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Release:
+class Release(Shown):
     """Private labels with their guarantee, bill and expected quality.
 
     Attributes
@@ -791,9 +809,13 @@ class Release:
         """Return all that is said about it, a line each, as every rendering has it."""
         return rows_of(self.facts())
 
+    def brief(self) -> dict[str, str]:
+        """Return the facts that are worth a line in a terminal."""
+        return {row.name: row.text for row in self.rows() if row.brief}
+
     def summary(self) -> str:
         """Return a short text for a terminal. It contains published numbers only."""
-        lines = [f"{row.name:<20}{row.text}" for row in self.rows() if row.brief]
+        lines = [f"{name:<20}{text}" for name, text in self.brief().items()]
         return "\n".join([self.headline, *lines])
 
     def statement(self) -> str:

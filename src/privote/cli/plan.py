@@ -90,26 +90,9 @@ def plan(
 
 
 def _show_plan(found: Plan) -> None:
-    from privote.accounting.renyi import rounded_up
-
     from .output import print_facts, say
 
-    def percent(quality: dict[str, float]) -> str:
-        return ", ".join(f"{name} {value:.0%}" for name, value in quality.items() if name != "f1")
-
-    first, best = found.quality, found.quality_by_f1
-    facts = {
-        "expected": f"F1 {first['f1']:.2f} ({percent(first)})",
-        "decided by F1": f"F1 {best['f1']:.2f} ({percent(best)})",
-        "noise": f"{found.sigma:.3g} votes on a tally of {found.voters:,}: "
-        f"{found.noise_per_voter:.2g} per voter",
-        "allowance": f"about {found.allowance:,} surprises per voter, "
-        + ("learnt from the votes" if found.learns else "fixed"),
-        "electorate": f"{found.voters:,} voters, {found.labels:,} labels, {found.queries:,} "
-        f"queries, {100 * found.yes:.3g} % of the votes are yes",
-        "budget": f"epsilon {rounded_up(found.epsilon)}, delta {rounded_up(found.delta)}",
-    }
-    print_facts(facts, title="Plan")
+    print_facts(found.brief(), title="Plan")
     for sentence in found.changes:
         say(f"- {sentence}")
     say(_PUBLIC)

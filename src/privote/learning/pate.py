@@ -32,7 +32,7 @@ from ..guardian import AUTO, Guardian, record_kept
 from ..labelling import ALL_THERE, KeptReleases, guarantee_of, room, warn_of_quality, with_forecast
 from ..ledger import Budget, Ledger
 from ..mechanisms import Mechanism, mechanism_of
-from ..release import PERSON, RECORD, Release, decide, drawn_of
+from ..release import PERSON, RECORD, Release, Shown, decide, drawn_of
 from .methods import VOTERS
 from .neighbours import NeighbourBallots
 from .networks.image import check_time
@@ -62,7 +62,7 @@ Rows = npt.NDArray[np.int64]
 
 
 @dataclass(eq=False, repr=False)
-class PATEClassifier(LabelClassifier):
+class PATEClassifier(Shown, LabelClassifier):
     """Learn from private data through private votes on public data.
 
     Parameters
@@ -313,6 +313,10 @@ class PATEClassifier(LabelClassifier):
         """What may be published about the run, as plain values."""
         check_is_fitted(self, "release_")
         return self.release_.facts()
+
+    def brief(self) -> dict[str, str]:
+        """Return what may be said about the run, in a few words each; or that there was none."""
+        return self.release_.brief() if hasattr(self, "release_") else {"not fitted": repr(self)}
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the student's probabilities: (rows, labels), or (rows, classes) for one column."""

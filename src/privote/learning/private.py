@@ -21,11 +21,11 @@ from sklearn.utils.validation import check_is_fitted
 from ..datasets import Images, RawTable
 from ..datasets.tables import columns_of, labels_of, raw_table
 from ..errors import InputError, PrivoteWarning
-from ..files import Promise
 from ..ledger import Budget
-from ..release import Release
+from ..release import Release, Shown
 from .direct.dpsgd import DPSGDClassifier
 from .direct.linear import DPLinear, DPMoments
+from .direct.training import TrainingPrivacy
 from .embedding import Embedding, embed, embedding_for, fit_embedding
 from .methods import AUTO, VOTERS, Choice, Numbers, choose, teachers_for
 from .networks.architectures import IMAGE_NETWORKS, VECTOR_NETWORKS
@@ -55,7 +55,7 @@ _DIRECT: Mapping[str, Any] = {
 
 
 @dataclass(eq=False, repr=False)
-class PrivateClassifier(LabelClassifier):
+class PrivateClassifier(Shown, LabelClassifier):
     """Learn many labels from private records, by the method that suits them.
 
     Parameters
@@ -205,6 +205,12 @@ class PrivateClassifier(LabelClassifier):
         check_is_fitted(self, "promise_")
         return {**self.promise_.facts(), "method": self.method_}
 
+    def brief(self) -> dict[str, str]:
+        """Return what may be said about the run, in a few words each; or that there was none."""
+        if not hasattr(self, "promise_"):
+            return {"not fitted": repr(self)}
+        return {"method": self.method_, **self.promise_.brief()}
+
     def predict_proba(self, X: Any) -> Floats:
         """Return each label's probability (rows, labels), for rows as they were given to fit."""
         check_is_fitted(self, "student_")
@@ -307,7 +313,7 @@ class PrivateClassifier(LabelClassifier):
         )
         seen = embed(mapping, X_public)
         pate.fit(embed(mapping, X), Y, seen, **account)
-        self.promise_: Promise = pate.release_
+        self.promise_: Release | TrainingPrivacy = pate.release_
         self.release_: Release | None = pate.release_
         self.public_rows_: npt.NDArray[np.int64] | None = pate.public_rows_
         self.student_ = pate.student_

@@ -87,6 +87,10 @@ class PollOutcome(ABC):
     def winners(self, counts: npt.NDArray[Any], voters: int, order: Whole | None = None) -> Bools:
         """Return which options win: (options,)."""
 
+    def surely(self, option: int, ahead: list[int]) -> bool:
+        """Return whether an option wins although some or all of ``ahead`` may have more."""
+        return False
+
     @abstractmethod
     def check(self, size: PollSize) -> None:
         """Refuse what does not go with a poll of this size."""
@@ -137,6 +141,10 @@ class Seats(PollOutcome):
 
     number: int
 
+    def surely(self, option: int, ahead: list[int]) -> bool:
+        """Return whether a seat is left after all of them."""
+        return len(ahead) < self.number
+
     def check(self, size: PollSize) -> None:
         """Refuse a number of seats that leaves nothing to decide."""
         whole("seats", self.number, most=max(size.options - 1, 1))
@@ -158,6 +166,10 @@ class Greedy(PollOutcome):
 
     costs: tuple[Fraction, ...]
     money: Fraction
+
+    def surely(self, option: int, ahead: list[int]) -> bool:
+        """Return whether the money covers it after all of them."""
+        return self.costs[option] + sum(self.costs[other] for other in ahead) <= self.money
 
     def check(self, size: PollSize) -> None:
         """Refuse costs that are not one for each option."""

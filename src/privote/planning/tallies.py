@@ -23,6 +23,7 @@ from ..deciding import FEWEST, Posterior
 from ..errors import InputError, finite, whole
 from ..forecast import YES
 from ..ledger import Budget
+from ..release import Shown
 
 TARGET = 0.8  # the F1 that is called good
 
@@ -41,7 +42,7 @@ _FINE = 1.01  # ratio of the steps in which a larger epsilon is looked for
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(Shown):
     """What to expect of labels, from public numbers: all of it may be published.
 
     Attributes
@@ -95,6 +96,25 @@ class Plan:
     def facts(self) -> dict[str, Any]:
         """Return all of it as plain values."""
         return {**asdict(self), "noise_per_voter": self.noise_per_voter, "changes": self.changes}
+
+    def brief(self) -> dict[str, str]:
+        """Return what to expect in a few words each."""
+
+        def figures(quality: dict[str, float]) -> str:
+            shares = (f"{name} {value:.0%}" for name, value in quality.items() if name != "f1")
+            return f"F1 {quality['f1']:.2f} ({', '.join(shares)})"
+
+        return {
+            "expected": figures(self.quality),
+            "decided by F1": figures(self.quality_by_f1),
+            "noise": f"{self.sigma:.3g} votes on a tally of {self.voters:,}: "
+            f"{self.noise_per_voter:.2g} per voter",
+            "allowance": f"about {self.allowance:,} surprises per voter, "
+            + ("learnt from the votes" if self.learns else "fixed"),
+            "electorate": f"{self.voters:,} voters, {self.labels:,} labels, {self.queries:,} "
+            f"queries, {100 * self.yes:.3g} % of the votes are yes",
+            "budget": f"epsilon {rounded_up(self.epsilon)}, delta {rounded_up(self.delta)}",
+        }
 
     @property
     def changes(self) -> list[str]:

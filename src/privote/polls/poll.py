@@ -31,7 +31,7 @@ from ..ledger.totals import check_name
 from ..mechanisms.outcomes import Greedy, PollOutcome, Quota, Seats, ranking
 from ..mechanisms.polls import Drawn, NoisyCounts
 from ..planning.polls import PollPlan, plan_poll
-from ..release import digest_of_facts
+from ..release import SIMULATED, UNCERTAIN, Shown, digest_of_facts
 from .ballots import PollBallots
 from .reading import read
 
@@ -43,7 +43,6 @@ UNCOUNTED = (
     "No ledger was used: further polls of the same people, or repeating this one with fresh "
     "noise, spend additional epsilon and delta that are not counted here."
 )
-SIMULATED = "Simulated: the noise came from a seed, so it protects nobody."
 
 
 def poll(
@@ -351,7 +350,7 @@ class PollSealed:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PollResult:
+class PollResult(Shown):
     """What :func:`privote.poll` returns. Everything but ``sealed`` may be published.
 
     Attributes
@@ -391,6 +390,22 @@ class PollResult:
     budget: Mapping[str, float] | None = None
     new: bool = False
     sealed: PollSealed = field(repr=False)
+
+    @property
+    def uncertain(self) -> tuple[str, ...]:
+        """Winners that may have lost without noise, by the released counts; none without shares."""
+        shares, apart = self.shares, self.apart
+        if shares is None or apart is None:
+            return ()
+        place = {option: at for at, option in enumerate(self.options)}
+        won = set(self.winners)
+        unsure = []
+        for one in (share for share in shares if share.option in won and share.call != "above"):
+            close = (two for two in shares if one.count - two.count <= apart and two is not one)
+            ahead = [place[two.option] for two in close]
+            if not self.plan.outcome.surely(place[one.option], ahead):
+                unsure.append(one.option)
+        return tuple(unsure)
 
     @property
     def epsilon(self) -> float:
@@ -461,11 +476,16 @@ class PollResult:
         """A fingerprint of everything public: who publishes something else has another one."""
         return str(self.facts()["digest"])
 
+    def named(self) -> list[str]:
+        """Return the winners by name, each that is uncertain marked as such."""
+        unsure = self.uncertain
+        return [f"{one} ({UNCERTAIN})" if one in unsure else one for one in self.winners]
+
     def brief(self) -> dict[str, str]:
         """Return the outcome in a few words each, by what they are about."""
         plan = self.plan
         return {
-            "winners": ", ".join(self.winners) or "none",
+            "winners": ", ".join(self.named()) or "none",
             "rule": plan.outcome.describe(),
             "electorate": f"{self.voters:,} voters, {len(self.options):,} options",
             "epsilon, delta": f"{rounded_up(self.epsilon)}, {rounded_up(self.delta)}",

@@ -27,7 +27,7 @@ from privote.learning import PrivateClassifier
 from privote.learning.jobs import FIGURES
 from privote.learning.students.classifiers import LinearStudent
 from privote.learning.tables import TableEncoder
-from privote.release import Release
+from privote.release import SIMULATED, Release
 
 from .page import Block, Command, Section, TableBlock, drawn, write_page
 from .plots import bars
@@ -116,7 +116,7 @@ def run_demo(
                 Section(heading="Labels from real votes", blocks=_label_blocks(labels)),
                 Section(heading="How to repeat this run", blocks=[Command(text=command)]),
             ],
-            notices=["Simulated: a seed was given, so it protects nobody."] * (seed is not None),
+            notices=[] if seed is None else [SIMULATED],
         )
         summary: dict[str, Any] = plain(
             {

@@ -10,8 +10,8 @@ from privote.errors import InputError
 from privote.files import complete
 from privote.planning.polls import PollPlan
 from privote.polls import PollResult, Share
-from privote.polls.poll import SIMULATED, UNCOUNTED
-from privote.release import OWNER_ONLY
+from privote.polls.poll import UNCOUNTED
+from privote.release import OWNER_ONLY, SIMULATED, UNCERTAIN
 
 from .page import Bar, Facts, Section, TableBlock, render_page
 
@@ -19,7 +19,7 @@ Plans = Mapping[str, Sequence[PollPlan]]  # for winners alone, or with shares: o
 
 _SHOWN = 25  # rows that fit on the sheet
 _LISTED = 6  # winners in a table; more are one paragraph
-_CALLS = {"above": "above", "below": "not above", "too close": "too close to call"}
+_CALLS = {"above": "above the quota", "below": "not above the quota"}
 
 
 def poll_page(result: PollResult) -> str:
@@ -127,15 +127,22 @@ def owner_view(result: PollResult) -> str:
 def _winners(result: PollResult) -> TableBlock | str:
     if not result.winners:
         return f"No option won. Rule: {result.plan.outcome.describe()}."
-    several = result.shares is None and len(result.winners) > 1
-    unranked = " Listed in the poll's order: their ranking is not published." if several else ""
+    ranked, unsure = result.shares is not None, result.uncertain
+    caption = f"Rule: {result.plan.outcome.describe()}."
+    if not ranked and len(result.winners) > 1:
+        caption += " Listed in the poll's order: their ranking is not published."
+    if unsure:
+        caption += " Uncertain winners might not have won without the noise."
     if len(result.winners) > _LISTED:
-        return f"{'; '.join(result.winners)}. Rule: {result.plan.outcome.describe()}.{unranked}"
-    ranked = result.shares is not None
+        return f"{'; '.join(result.named())}. {caption}"
     return TableBlock(
-        caption=f"Rule: {result.plan.outcome.describe()}.{unranked}",
+        caption=caption,
         rows=[
-            {"": place, "option": name} if ranked else {"option": name}
+            {
+                **({"": place} if ranked else {}),
+                "option": name,
+                **({"seat": UNCERTAIN if name in unsure else "sure"} if ranked else {}),
+            }
             for place, name in enumerate(result.winners, 1)
         ],
     )
@@ -155,18 +162,20 @@ def _facts(result: PollResult) -> Facts:
 def _shares(result: PollResult, shares: Sequence[Share]) -> list[str | TableBlock]:
     sure, each = f"{100 * result.plan.confidence:g} %", result.plan.size.each
     close = sum(not call.decided for call in result.calls)
-    calls = ["decided" if call.decided else "too close to call" for call in result.calls]
+    ahead = ["ahead of the next" if call.decided else "" for call in result.calls]
+    decided = [
+        ", ".join(filter(None, (_CALLS.get(share.call or ""), call)))
+        for share, call in zip(shares, [*ahead, ""], strict=True)
+    ]
     rows = [
         {
             "option": share.option,
             "": Bar(share.share / each, share.low / each, share.high / each),
             "share": _share(share.share, each),
-            "from": _share(share.low, each),
-            "to": _share(share.high, each),
-            **({} if share.call is None else {"the quota": _CALLS[share.call]}),
-            "ahead of the next": call,
+            "interval": f"{_share(share.low, each)} to {_share(share.high, each)}",
+            **({"decided": words} if any(decided) else {}),
         }
-        for share, call in zip(shares, [*calls, None], strict=True)
+        for share, words in zip(shares, decided, strict=True)
     ]
     unit = "of the voters" if each == 1 else "in points per voter"
     blocks: list[str | TableBlock] = [

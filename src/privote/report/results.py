@@ -10,7 +10,7 @@ import csv
 import json
 import math
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -20,13 +20,16 @@ import numpy as np
 
 from privote._version import written
 from privote.accounting.renyi import rounded_up
+from privote.deciding import Floats
 from privote.files import complete, sync_files, write_statement
 from privote.learning import save_student
+from privote.learning.direct.training import training_rows
 from privote.learning.jobs import Judgement, Outcome
 from privote.learning.methods import doubts_of, expected
 from privote.learning.pictures import PictureEncoder
 from privote.mechanisms import ABSTAIN
-from privote.release import OWNER_ONLY, Fact, Release, new_to, statement_of
+from privote.mechanisms.base import Bools
+from privote.release import OWNER_ONLY, SIMULATED, Fact, Release, statement_of
 from privote.votes.tables import write_header
 
 from .page import Block, Command, Section, TableBlock, drawn, write_page
@@ -35,7 +38,7 @@ from .tables import FIGURES_MEAN, Column, plain
 
 MODEL, OWNERS, OWNERS_PAGE = "student.student", "for-the-owner.json", "for-the-owner.html"
 UNCOVERED = "computed on private rows, not covered by epsilon and delta"
-_SIMULATED = "SIMULATED: a seed was given, so it protects nobody."
+_NOTICES = ("warnings", "simulated")  # facts that every reader must see first
 _OPTIONS = {"n_teachers": "teachers", "n_jobs": "jobs"}
 _TECHNICAL = "In technical words:"
 _HOW = {
@@ -49,7 +52,14 @@ _HOW = {
 
 
 def _listed(rows: Iterable[Fact], caption: str) -> TableBlock:
-    return TableBlock(caption=caption, rows=[{"what": r.name, "value": r.text} for r in rows])
+    listed = [{"what": r.name, "value": r.text} for r in rows if r.key not in _NOTICES]
+    return TableBlock(caption=caption, rows=listed)
+
+
+def _notices(facts: Mapping[str, Any], release: Release | None) -> list[str]:
+    rows = [] if release is None else release.rows()
+    warnings = [row.text for row in rows if row.key == "warnings"]
+    return [SIMULATED, *warnings] if facts["simulated"] else warnings
 
 
 # -- labels ----------------------------------------------------------------------------------------
@@ -57,7 +67,6 @@ def _listed(rows: Iterable[Fact], caption: str) -> TableBlock:
 
 def write_label_page(path: Path, release: Release) -> Path:
     """Write a page about released labels: how good they are, and all that is promised."""
-    warnings = [row.text for row in release.rows() if row.key == "warnings"]
     facts = _listed(release.rows(), "Everything on this page may be published.")
     return write_page(
         path,
@@ -67,7 +76,7 @@ def write_label_page(path: Path, release: Release) -> Path:
             _labels(release),
             Section(heading="What was released, and its guarantee", blocks=[facts]),
         ],
-        notices=[*([_SIMULATED] if release.simulated else []), *warnings],
+        notices=_notices(release.facts(), release),
     )
 
 
@@ -79,7 +88,7 @@ def labels_blocks(release: Release) -> list[Block]:
     """Return how many ones each label has and how sure they are: from released numbers alone."""
     labels, chances, quality = release.labels, release.probabilities, release.quality
     rows = []
-    for place, name in enumerate(release.label_names or _numbered(labels.shape[1])):
+    for place, name in enumerate(named(release)):
         ones, held = labels[:, place] == 1, labels[:, place] == ABSTAIN
         row: dict[str, Any] = {"label": name, "ones": int(ones.sum())}
         row["share of ones"] = _percent(ones.sum() / max(1, (~held).sum()))
@@ -87,8 +96,8 @@ def labels_blocks(release: Release) -> list[Block]:
             row["withheld"] = int(held.sum())
         if chances is not None:
             row["expected right"] = _percent(chances[ones, place].mean()) if ones.any() else None
-        if quality is not None:
-            row["ones missed"] = _percent(1 - quality["by_label"]["recall"][place])
+        if quality is not None and chances is not None:
+            row["ones missed"] = _missed(chances[:, place], ones)
             row["gain over a constant answer"] = _percent(quality["by_label"]["gain"][place])
         rows.append(row)
     caption = "Ones released per label"
@@ -96,24 +105,41 @@ def labels_blocks(release: Release) -> list[Block]:
     table = TableBlock(caption=caption, rows=rows)
     if chances is None:
         return [table]
-    sides = (("decided 1", labels == 1), ("decided 0", labels == 0))
-    steps = np.linspace(0, 1, 11)
-    counts = {name: np.histogram(chances[cells], steps)[0].tolist() for name, cells in sides}
     figure = drawn(
         "Number of labels by the probability that most voters want them, given everything "
         "released. Near 0 or 1 a label is certain; near one half it is a guess: of the ones at "
         "0.6, four in ten are expected to be wrong.",
-        lambda: by_probability(
-            counts,
-            title="How certain the labels are",
-            axis="probability that most voters want the label",
-        ),
+        lambda: certainty(release),
     )
     return [figure, table]
 
 
-def _numbered(labels: int) -> list[str]:
-    return [f"label_{place}" for place in range(labels)]
+def certainty(release: Release) -> str:
+    """Return a drawing of how many labels have which probability."""
+    labels, chances = release.labels, release.probabilities
+    assert chances is not None
+    sides = (("decided 1", labels == 1), ("decided 0", labels == 0))
+    steps = np.linspace(0, 1, 11)
+    counts = {name: np.histogram(chances[cells], steps)[0].tolist() for name, cells in sides}
+    return by_probability(
+        counts,
+        title="How sure the labels are",
+        axis="probability that most voters want the label",
+    )
+
+
+def named(release: Release) -> Sequence[str]:
+    """Return the labels' names, or numbers for names."""
+    return release.label_names or [f"label_{place}" for place in range(release.labels.shape[1])]
+
+
+def _missed(chances: Floats, ones: Bools) -> str | None:
+    """Say how many of the ones that are to be expected were not released; None if there are none.
+
+    Not as a share: all of next to nothing is little.
+    """
+    missed, expected = round(chances[~ones].sum()), round(chances.sum())
+    return f"{missed:,} of {expected:,}" if expected else None
 
 
 def _percent(share: float) -> str:
@@ -172,18 +198,7 @@ class TrainingStatement:
                 ("answers", "answers in total", many),
             ]
         else:
-            rows += [
-                ("epsilon", "epsilon", rounded_up(facts["epsilon"])),
-                ("delta", "delta", rounded_up(facts["delta"])),
-                ("records", f"{self._one}s", f"{facts['records']:,}"),
-                *(
-                    (name, name.replace("_", " "), f"{facts[name]:.6g}")
-                    for name in ("steps", "sample_rate", "noise_multiplier")
-                ),
-                ("protects", "protects", facts["protects"]),
-                ("new", "NEW", new_to(facts["dataset"]) if facts["new"] else None),
-                ("simulated", "SIMULATED", _SIMULATED[11:] if facts["simulated"] else None),
-            ]
+            rows += [(row.key, row.name, row.text) for row in training_rows(facts)]
         if not outcome.persons:
             assumed = (
                 "assumes one record per person: a person with several is protected less (see "
@@ -364,13 +379,12 @@ def write_training_page(path: Path, said: TrainingStatement) -> Path:
         Section(heading="Guarantee", blocks=[promise, technical]),
         Section(heading="How to repeat this run", blocks=[Command(text=command(outcome))]),
     ]
-    notices = [_SIMULATED] if facts["simulated"] else []
     return write_page(
         path,
         title="A model of private records" if release is None else "A student of private votes",
         intro=intro,
         sections=sections,
-        notices=[*notices, *doubts_of(outcome.fitted.numbers_)],
+        notices=[*_notices(facts, release), *doubts_of(outcome.fitted.numbers_)],
     )
 
 

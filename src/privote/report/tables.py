@@ -21,7 +21,7 @@ from rich.text import Text
 
 from privote.accounting.renyi import rounded_up
 from privote.errors import InputError, printable
-from privote.release import OWNER_ONLY, SANITIZED, UNCONDITIONAL
+from privote.release import OWNER_ONLY, SANITIZED, UNCERTAIN, UNCONDITIONAL
 from privote.votes.tables import cell_of, write_header
 
 Row = Mapping[str, Any]
@@ -35,7 +35,7 @@ FIGURES_MEAN = (
 )
 
 _MARK_STYLES = {UNCONDITIONAL: "green", SANITIZED: "yellow", OWNER_ONLY: "bold red"}
-_MARK_NAMES = {UNCONDITIONAL: "open", SANITIZED: "care", OWNER_ONLY: "sealed"}
+_MARK_NAMES = {UNCONDITIONAL: "open", SANITIZED: "care", UNCERTAIN: "care", OWNER_ONLY: "sealed"}
 _COSTS = {"epsilon", "delta", "price", "cost", "used", "spent", "ε", "δ"}
 
 

@@ -39,7 +39,7 @@ from ...guardian import Accounts
 from ...ledger import Budget, Ledger
 from ...ledger.records import digest_of, stated
 from ...ledger.totals import check_scope
-from ...release import PERSON, RECORD
+from ...release import PERSON, RECORD, SIMULATED, Fact, Shown, new_to
 from ..rows import (
     Floats,
     LabelClassifier,
@@ -241,8 +241,26 @@ def rows_of(persons: npt.NDArray[np.intp], sizes: Sizes) -> npt.NDArray[np.intp]
 # -- what is promised, and where it is charged -----------------------------------------------------
 
 
+def training_rows(facts: Mapping[str, Any]) -> list[Fact]:
+    """Return what is said about a training without votes, from :meth:`TrainingPrivacy.facts`."""
+    whom = "persons" if facts["protects"] == PERSON else "records"
+    rows = [
+        ("epsilon", "epsilon", rounded_up(facts["epsilon"])),
+        ("delta", "delta", rounded_up(facts["delta"])),
+        ("records", whom, f"{facts['records']:,}"),
+        *(
+            (name, name.replace("_", " "), f"{facts[name]:.6g}")
+            for name in ("steps", "sample_rate", "noise_multiplier")
+        ),
+        ("protects", "protects", facts["protects"]),
+        ("new", "NEW", new_to(facts["dataset"]) if facts["new"] else None),
+        ("simulated", "SIMULATED", SIMULATED[11:] if facts["simulated"] else None),
+    ]
+    return [Fact(key, name, text) for key, name, text in rows if text]
+
+
 @dataclass(frozen=True, kw_only=True)
-class TrainingPrivacy:
+class TrainingPrivacy(Shown):
     """What may be published about a privately trained model.
 
     Attributes
@@ -292,6 +310,10 @@ class TrainingPrivacy:
     def facts(self) -> dict[str, Any]:
         """Return all of it as plain values, for JSON and for the model's file."""
         return {**asdict(self), "drawn": list(self.drawn), "guarantee": self.released}
+
+    def brief(self) -> dict[str, str]:
+        """Return what was done and what it costs, in a few words each."""
+        return {row.name: row.text for row in training_rows(self.facts())}
 
     def statement(self) -> str:
         """Return one sentence for whoever reads the model."""
