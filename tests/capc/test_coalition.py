@@ -268,7 +268,7 @@ def test_a_site_with_other_terms_or_another_engine_is_refused() -> None:
     run = simulation(terms, np.ones((8, 3, 2)))
     run.roles["p0", ANSWERING] = simulation(other, np.ones((8, 3, 2))).roles["p0", ANSWERING]
     answers = run.ask("q0", identity(8, 8))
-    assert "other terms" in answers.left_out["p0"]
+    assert "different terms" in answers.left_out["p0"]
     run.roles["p0", ANSWERING].terms = terms
     run.roles["p0", ANSWERING].engine = "spu-cheetah"
     assert "engine" in run.ask("q0", identity(8, 8)).left_out["p0"]
