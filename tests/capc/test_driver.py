@@ -243,19 +243,6 @@ def test_a_session_without_its_peer_is_broken_once(tmp_path: Path, end: str) -> 
     assert len(beta.role.saw(Broken)) == 1
 
 
-def test_garbage_ends_its_stream(tmp_path: Path) -> None:
-    sites, beta = open_beta(tmp_path)
-    with running(beta):
-        for data, most in ((b"garbage", 1 << 20), (b"x" * (17 << 20), 1 << 28)):
-            with Talking(sites, beta, most_message=most) as alpha:
-                alpha.line.send(data)
-                until(lambda alpha=alpha: alpha.lost)
-                assert most > 1 << 20 or "a message must begin with its head" in alpha.lost[0]
-        until(lambda: len(beta.role.saw(Lost)) == 2)
-        assert beta.role.saw(Lost)[0].peer == "alpha"
-        assert not beta.role.saw(Received)
-
-
 def test_a_role_that_fails_at_a_message_goes_on_serving(tmp_path: Path) -> None:
     def on(event: Any) -> list[Any]:
         if isinstance(event, Received) and isinstance(event.message, Done):

@@ -2,43 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import threading
-from multiprocessing import Pipe
-
-import numpy as np
 import pytest
 
 from privote.capc.cheetah import runtime_config
-from privote.capc.engine import Ended, Frame, SecureEngine, receive, send
+from privote.capc.engine import SecureEngine
 from privote.errors import MissingExtraError
-
-
-def test_frames_there_and_back() -> None:
-    near, far = Pipe()
-    arrays = {"a": np.arange(6).reshape(2, 3), "b": np.array(-(2**63)), "c": np.zeros((0, 4), int)}
-    big = {"x": np.arange(300_000)}
-    sender = threading.Thread(
-        target=lambda: (
-            send(near, Frame("job", {"n": 1}, [{}, arrays])),
-            send(near, Frame("x", {}, [big])),
-        )
-    )
-    sender.start()
-    frame, second = receive(far), receive(far)
-    sender.join()
-    assert (frame.kind, frame.facts, frame.arrays[0]) == ("job", {"n": 1}, {})
-    for key, value in arrays.items():
-        np.testing.assert_array_equal(frame.arrays[1][key], value)
-        assert frame.arrays[1][key].shape == value.shape
-    np.testing.assert_array_equal(second.arrays[0]["x"], big["x"])
-    os.write(near.fileno(), b"\x01")
-    near.close()
-    with pytest.raises(Ended):
-        receive(far)
-    with pytest.raises(Ended):
-        send(near, Frame("x"))
-    far.close()
 
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy.stats import chisquare
-from tests.capc.coalitions import Observed, identity, models_for, simulation, terms_of, votes_of
+from tests.capc.coalitions import Observed, identity, simulation, terms_of, votes_of
 from tests.refusals import refused
 
 import privote as pv
@@ -21,7 +21,6 @@ from privote.capc.noise import SharedNoise
 from privote.capc.roles import Received
 from privote.capc.statements import facts_of, statement
 from privote.capc.terms import Terms
-from privote.entropy import Entropy
 from privote.links import skellam
 from privote.votes.cube import Ballots
 
@@ -84,20 +83,6 @@ def test_many_runs_follow_the_pmf_of_the_shares(name: str, missing: int, guarant
         outcomes = [0, 1] + ([-1] if terms.mechanism.gate is not None else [])
         hits = np.array([(answers.labels[:, label] == o).sum() for o in outcomes])
         assert chisquare(hits, wanted * queries).pvalue > 1e-4
-
-
-@pytest.mark.parametrize("name", ["plain", "gate"])
-def test_a_share_is_drawn_from_its_pmf(name: str) -> None:
-    noise = SharedNoise.of(MECHANISMS[name], 1)
-    drawn = noise.draw(4, 20_000, 1, Entropy(3))
-    assert drawn.shape == (20_000, len(noise.links))
-    for column, link in zip(drawn.T, noise.links, strict=True):
-        mean = link.share(4)
-        edges = np.round(np.linspace(-1.5, 1.5, 9) * (2 * mean) ** 0.5).astype(np.int64)
-        below = np.exp(skellam(mean, -edges))[:, 0]  # Pr[S < edge]
-        wanted = np.diff(np.concatenate([[0.0], below, [1.0]])) * len(column)
-        hits = np.bincount(np.searchsorted(edges, column, side="right"), minlength=10)
-        assert chisquare(hits, wanted).pvalue > 1e-4
 
 
 # -- who knows what --------------------------------------------------------------------------------
@@ -212,18 +197,6 @@ def test_the_price_is_that_of_gaussian_noise_or_little_more() -> None:
             assert (found[low] <= 1.03 * mechanism.surprise_rdp(50, 1, orders)[low]).all()
 
 
-def test_the_example_of_the_docs_pays_for_as_much_as_they_say() -> None:
-    for guarantee, most in (("allowance", 3), ("worst-case", 2)):
-        terms = shared(parties=2, labels=3, guarantee=guarantee, epsilon=8.0)
-        charges = Charges(terms, pv.Ledger.in_memory())
-        if guarantee == "allowance":
-            assert charges.prices.allowance("p0") == most
-        else:
-            charges.take("q0", most, "a" * 32)
-            with pytest.raises(pv.BudgetError, match="allows 0 more queries"):
-                charges.take("q0", 1, "b" * 32)
-
-
 def test_less_noise_remains_the_more_shares_are_known() -> None:
     terms = shared(parties=6, guarantee="allowance", epsilon=20.0)
     prices = Prices(terms)
@@ -294,25 +267,3 @@ def test_what_has_no_shares_keeps_the_guardians_noise(mechanism: pv.Mechanism) -
         terms_of(noise="both")
     with pytest.raises(pv.InputError, match="sigma must be at most"):
         terms_of(pv.BinaryVoting(sigma=1e5), noise="sites")
-
-
-def test_terms_without_the_word_are_the_same_as_ever() -> None:
-    assert "noise" not in terms_of().to_dict()
-    assert terms_of().promise() == terms_of(noise="guardian").promise()
-    assert terms_of().promise() != shared().promise()
-    assert Terms.from_dict(shared().to_dict()).digest() == shared().digest()
-
-
-def test_a_statement_says_who_knows_the_noise() -> None:
-    for noise, missing, wanted in (
-        ("guardian", 0, "Towards the guardian nothing is promised"),
-        # An answering site that one other tells its share knows two.
-        ("sites", 0, "Towards whoever knows 2 shares, its own and any it was told"),
-        ("sites", 2, "Were all batches like this, there would remain towards it sigma 1.73"),
-    ):
-        terms = terms_of(parties=5, features=8, noise=noise, epsilon=100.0)
-        run = Observed(terms, models_for(terms, np.ones((8, 5, 2))), seed=1)
-        for party in range(5 - missing, 5):
-            run.kill((f"p{party}", ANSWERING))
-        answers = run.ask("q0", identity(8, 8))
-        assert wanted in statement(facts_of(terms, "q0", answers))

@@ -49,16 +49,6 @@ def written(folder: Path, terms: str = TERMS, **changes: str | None) -> Path:
     return file
 
 
-def test_a_site(tmp_path: Path) -> None:
-    site = Site.read(written(tmp_path), QUERYING)
-    assert (site.name, site.sessions, site.listen) == ("north", 2, None)
-    assert site.key == tmp_path / "north.key"
-    assert site.terms.parties == ("north", "south", "west")
-    assert site.callees(QUERYING) == ("guardian", "south", "west")
-    assert site.callees(ANSWERING) == ("guardian",)
-    assert site.callers(ANSWERING) == frozenset()  # the only querier is itself
-
-
 @pytest.mark.parametrize(
     ("role", "changes", "said"),
     [
@@ -108,19 +98,6 @@ def test_terms_are_checked_with_the_files_name(
     assert old in TERMS
     with pytest.raises(InputError, match=f"coalition.toml: .*{said}"):
         Site.read(written(tmp_path, TERMS.replace(old, new)), QUERYING)
-
-
-def test_not_toml_and_not_there(tmp_path: Path) -> None:
-    for text, said in (("a = ", "is not TOML"), ("a = " + "[" * 5000, "TOML"), (None, "cannot be")):
-        file = tmp_path / "some.toml"
-        file.unlink(missing_ok=True)
-        if text is not None:
-            file.write_text(text)
-        with pytest.raises(InputError, match=rf"some\.toml: .*{said}"):
-            Site.read(file, QUERYING)
-    (tmp_path / "long.toml").write_text("#" * (1 << 20) + "\n")
-    with pytest.raises(InputError, match="at most"):
-        read_terms(tmp_path / "long.toml")
 
 
 @pytest.mark.parametrize(
