@@ -44,15 +44,6 @@ def ledger() -> pv.Ledger:
 # -- names -----------------------------------------------------------------------------------------
 
 
-def test_an_allowance_follows_its_voter_wherever_it_stands(ledger: pv.Ledger) -> None:
-    label(ledger, cube(3, 0, 1, 0))
-    turned = label(ledger, cube(0, 2, 0, 0), ["west", "north", "east", "south"])
-    assert turned.sealed.spent.tolist() == [0, 5, 0, 1]
-    again = label(ledger, cube(0, 0, 0, 0))
-    assert again.sealed.spent.tolist() == [5, 0, 1, 0]
-    assert [e["kind"] for e in ledger.published()].count("charge") == 1
-
-
 def test_a_batch_may_lack_voters(ledger: pv.Ledger) -> None:
     whole = label(ledger, cube(1, 1, 1, 1))
     part = label(ledger, cube(2, 3), ["south", "east"])
@@ -71,16 +62,6 @@ def test_who_is_absent_leaves_no_trace(ledger: pv.Ledger, monkeypatch: pytest.Mo
         views.append([{**e, "number": 0, "at": "", "digest": ""} for e in answers[-3:]])
         assert sum(e["queries"] for e in answers[-3:]) == 20
     assert views[0] == views[1] == views[2]
-
-
-def test_absent_counts_as_the_baseline(ledger: pv.Ledger) -> None:
-    loud = pv.BinaryVoting(sigma=0.05)  # next to no noise: the release shows the tally
-    guess = np.ones((1, 3))
-    both = {"mechanism": loud, "epsilon": 1e5, "baseline": guess}
-    label(ledger, cube(3, 3, 3, 3), **both)
-    part = label(ledger, cube(0), ["west"], **both)
-    assert part.labels.tolist() == [[1, 1, 1]]  # one no against three absent
-    assert part.sealed.spent.tolist() == [3]
 
 
 def test_a_voter_is_known_by_its_name_however_it_is_typed(ledger: pv.Ledger) -> None:
@@ -147,30 +128,6 @@ def test_no_name_is_written_down(tmp_path: Path) -> None:
 
 
 # -- refused ballots -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-def test_refused_ballots_are_counted(ledger: pv.Ledger, sparse: bool) -> None:
-    votes = np.concatenate([cube(3, 2, 0, 1), cube(2, 2, 0, 1), cube(1, 2, 0, 1)])
-    given: Any = votes
-    if sparse:
-        query, voter = np.nonzero(votes.any(axis=2))
-        given = pv.SparseBallots(query, voter, votes[query, voter], queries=3, voters=4)
-    release = guardian(ledger, allowance=4).release(given)
-    # north: 3, then 2 does not fit, and so 1 does not; east: 2 and 2, then nothing is left.
-    assert release.sealed.spent.tolist() == [3, 4, 0, 3]
-    assert release.sealed.refused.tolist() == [2, 1, 0, 0]
-    assert release.sealed.exhausted.tolist() == [True, True, False, False]
-
-
-def test_somebody_may_be_silenced_with_something_left(ledger: pv.Ledger) -> None:
-    door = guardian(ledger, allowance=4)
-    for count in range(1, 4):
-        release = door.release(cube(3, 0, 0, 0))
-        assert release.sealed.refused.tolist() == [count - 1, 0, 0, 0]
-    assert release.sealed.exhausted.tolist() == [True, False, False, False]
-    later = door.release(cube(1, 0, 0, 0)).sealed  # smaller, and still not heard
-    assert later.refused.tolist() == [3, 0, 0, 0]
 
 
 def test_refused_ballots_are_resumed_from_the_ledger(tmp_path: Path) -> None:
@@ -254,15 +211,6 @@ def test_a_release_says_whom_it_protects(ledger: pv.Ledger, tmp_path: Path) -> N
     release.save(tmp_path / "release.npz")
     assert pv.Release.load(tmp_path / "release.npz").protects == person
     assert [entry.get("protects") for entry in ledger.published()] == [None, *[person] * 3]
-
-
-def test_unless_told_it_is_a_voter(ledger: pv.Ledger) -> None:
-    release = label(ledger, cube(1, 0, 0, 0))
-    assert release.protects == "a voter"
-    assert "Who is protected: each voter." in release.statement()
-    assert "whether they do was not recorded" in release.statement()
-    assert "who is protected" not in release.summary()
-    assert not any("protects" in entry for entry in ledger.published())
 
 
 def test_a_data_set_keeps_to_who_is_protected(ledger: pv.Ledger) -> None:

@@ -10,7 +10,6 @@ import pytest
 from tests.refusals import refused
 
 import privote as pv
-from privote.accounting import pld
 from privote.accounting.renyi import divergence
 from privote.guardian import consensus as voters
 from privote.release import Later, Sealed
@@ -111,28 +110,6 @@ def test_other_mechanisms_have_the_curve_only(mechanism: pv.Mechanism, votes: np
         pv.bills(mechanism, votes, DELTA, accountant="pld")
     with refused("accountant"):
         pv.bills(mechanism, votes, DELTA, accountant="gdp")
-
-
-def test_a_release_works_nothing_out_before_it_is_asked(
-    votes: np.ndarray, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-    original = pld.epsilon_by_voter_max
-    monkeypatch.setattr(pld, "epsilon_by_voter_max", lambda *a: asked.append(a) or original(*a))
-    release = pv.label(
-        votes,
-        mechanism=pv.BinaryVoting(sigma=4.0),
-        epsilon=8.0,
-        delta=DELTA,
-        guarantee="data-dependent",
-        queries=5,
-    )
-    _ = release.summary(), release.statement(), repr(release.sealed)
-    assert not asked
-    first = release.sealed.epsilon_by_voter
-    assert len(asked) == 1
-    assert (release.sealed.accountant, release.sealed.epsilon_by_voter) == ("pld", first)
-    assert len(asked) == 1
 
 
 def test_too_many_voters_have_the_curve_only() -> None:
