@@ -360,26 +360,6 @@ def test_charges_survive_a_failover(pair: tuple[Server, Server], tmp_path: Path)
     assert charged(alone, beside) == 2
 
 
-def test_a_standby_that_lagged_is_found_out_by_the_anchor(
-    pair: tuple[Server, Server], tmp_path: Path
-) -> None:
-    primary, standby = pair
-    beside = tmp_path / "site"
-    primary.execute("ALTER SYSTEM SET synchronous_standby_names = ''", "SELECT pg_reload_conf()")
-    primary.wait_for("SELECT current_setting('synchronous_standby_names')", "")
-    with closing(pv.Ledger.open(f"{primary.address}/postgres", beside=beside)) as ledger:
-        pv.label(VOTES, ledger=ledger, **EVERY)
-        standby.wait_for("SELECT to_regclass('entries') IS NOT NULL")  # made on the primary
-        standby.wait_for("SELECT count(*) >= 2 FROM entries")
-        standby.stop()
-        pv.label(VOTES, ledger=ledger, **EVERY)  # what is charged now does not arrive
-    primary.stop()
-    standby.start()
-    standby.execute("SELECT pg_promote()")
-    with pytest.raises(pv.LedgerError, match="rolled back"):
-        pv.Ledger.open(f"{standby.address}/postgres", beside=beside)
-
-
 def _waits_in_vain(
     pair: tuple[Server, Server], ledger: pv.Ledger, ended: str, *, until: str = ""
 ) -> str:

@@ -39,20 +39,6 @@ def test_what_is_written_is_there_for_the_next_one(path: Path) -> None:
     assert SQLiteFile(path, FORM, readonly=True).run("SELECT name FROM things") == [("a",)]
 
 
-def test_a_failure_undoes_the_whole_transaction(path: Path) -> None:
-    file = SQLiteFile(path, FORM)
-    add(file, "b")
-
-    def two() -> None:
-        with file.transaction():
-            file.run("INSERT INTO things VALUES ('a')")
-            file.run("INSERT INTO things VALUES ('b')")
-
-    with refused(None, LedgerError):
-        two()
-    assert file.run("SELECT name FROM things") == [("b",)]
-
-
 def test_a_file_that_was_closed_says_so(path: Path) -> None:
     file = SQLiteFile(path, FORM)
     file.close()
@@ -60,12 +46,6 @@ def test_a_file_that_was_closed_says_so(path: Path) -> None:
         add(file, "a")
     with refused(None, LedgerError):
         file.run("SELECT name FROM things")
-
-
-def test_one_writes_at_a_time(path: Path) -> None:
-    first, second = SQLiteFile(path, FORM), SQLiteFile(path, FORM, patience=0.05)
-    with first.transaction(), refused(None, LedgerError):
-        add(second, "a")
 
 
 @pytest.mark.parametrize("readonly", [True, False])
