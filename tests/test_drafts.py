@@ -342,27 +342,6 @@ def test_a_store_that_fails_in_the_middle_keeps_what_was_drawn(
     assert not beside(path).exists()
 
 
-@pytest.mark.parametrize("fails", ["unlink", "close"])
-def test_a_disk_that_fails_at_the_end_hides_no_error_and_makes_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
-) -> None:
-    """Where nothing was charged, what is wrong with the draft is nobody's concern."""
-    path, close = tmp_path / "labels.npz", os.close
-
-    def failing(*what: Any, **_: Any) -> None:
-        if fails == "close":
-            close(*what)
-        raise OSError(5, "Input/output error")
-
-    for votes, more in ((VOTES, {"epsilon": 1e-9}), ("no-such-file.npy", {})):
-        with monkeypatch.context() as patch:
-            patch.setattr(*((os, "close") if fails == "close" else (Path, "unlink")), failing)
-            with pytest.raises((BudgetError, InputError)):
-                pv.label(votes, **{**ASKED, **more}, guarantee="worst-case", output=path)
-        pv.label(VOTES, **ASKED, output=path)  # the next run begins anew
-        path.unlink()
-
-
 @pytest.mark.parametrize("mechanism", ["auto", pv.BinaryVoting(sigma=30.0)], ids=str)
 def test_without_a_ledger_kept_parts_took_what_they_took_whatever_the_votes_are_now(
     mechanism: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
