@@ -180,16 +180,6 @@ def test_any_excess_is_one_and_so_is_what_cannot_be_compared(
     assert not report(found).ok
 
 
-def test_the_worst_order_of_each_case_is_kept_and_not_too_many_cases() -> None:
-    found = compared(np.full((50, 2), [1.1, 3.0]), [1.0, 2.0])
-    assert found.exceeded == {("cost", FORWARD): 50}
-    assert len(found.violations) == 20
-    assert {violation.order for violation in found.violations} == {8.0}
-    found.compare("cost", BACKWARD, np.array([[4.0, 1.0]]), np.array([1.0, 2.0]), show)
-    assert found.exceeded[("cost", BACKWARD)] == 1
-    assert found.ratios["cost"] == pytest.approx(4.0)
-
-
 # -- elections of every kind, allowed by the mechanism --------------------------------------------
 
 

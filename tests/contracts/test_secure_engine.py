@@ -30,11 +30,8 @@ from privote.capc.programs import (
     BallotProgram,
     DecisionProgram,
     Program,
-    responses,
 )
 from privote.errors import InputError, MissingExtraError, PeerError
-
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def made(kind: type[SecureEngine]) -> SecureEngine:
@@ -418,37 +415,3 @@ def test_traffic_does_not_depend_on_the_rows(secure: SecureEngine, tmp_path: Pat
             assert repeated(wire.messages(side)) < 2000
             # A public key, and a matrix or the one response: never a second response.
             assert len(ciphertexts(wire.messages(side))) == 2
-
-
-def test_what_the_chunk_rule_prevents(secure: SecureEngine, tmp_path: Path) -> None:
-    """Beyond the rule the peer sees that rows are equal: two responses share half their bytes."""
-    pytest.importorskip("pyarrow", reason="unpacking ciphertexts needs pyarrow")
-    sizes = (1024, 16, 16)
-    assert responses(*sizes) == 2
-    with refused("rows"):
-        BallotProgram(rows=sizes[0], features=sizes[1], labels=sizes[2])
-    assert BallotProgram(rows=1, features=16, labels=16).most_rows == 512
-    wire = Wiretap(tmp_path)
-    environment = {**os.environ, "JAX_ENABLE_X64": "1"}
-    sides = [
-        subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "tests.capc.unchecked",
-                side,
-                str(channel.folder),
-                *map(str, sizes),
-            ],
-            cwd=REPOSITORY,
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for side, channel in ((QUERIER, wire.querier), (PEER, wire.peer))
-    ]
-    for one in sides:
-        one.wait(timeout=120)
-    wire.close()
-    assert len(ciphertexts(wire.messages(PEER))) == 3  # the key and two responses
-    assert repeated(wire.messages(PEER)) > 100_000
