@@ -219,14 +219,6 @@ def test_ptr_takes_the_whole_budget_of_a_data_set(votes: np.ndarray, tmp_path: P
             pv.label(votes, guarantee=guarantee, queries=1, **arguments)
 
 
-def test_empty_votes_have_no_ones_out_of_nothing() -> None:
-    votes = np.zeros((200, 60, 6), bool)
-    with pytest.warns(pv.PrivoteWarning, match="no label is a 1, and how good the labels are"):
-        release = pv.label(votes, **BUDGET, seed=0)
-    assert not release.labels.any()
-    assert release.quality is None
-
-
 def test_a_named_mechanism_takes_the_worst_case_where_all_queries_fit(
     votes: np.ndarray, tmp_path: Path
 ) -> None:

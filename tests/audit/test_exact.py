@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from tests.refusals import refused
 
 import privote as pv
 from privote import audit
@@ -120,22 +119,6 @@ def test_every_neighbour_is_listed() -> None:
         for other in range(9)
         if other != own
     }
-
-
-@pytest.mark.parametrize(
-    ("bad", "argument"),
-    [
-        ({"elections": 0}, "elections"),
-        ({"voters": 0}, "voters"),
-        ({"labels": 9}, None),
-        ({"orders": [1.0]}, "orders"),
-        ({"bound": "none"}, "bound"),
-    ],
-)
-def test_refusals(bad: dict[str, Any], argument: str | None) -> None:
-    given: dict[str, Any] = {"voters": 3, "labels": 2, **bad}
-    with refused(argument):
-        audit.exact(pv.BinaryVoting(sigma=1.0), **given)
 
 
 # -- what counts as a violation, and what is kept of it --------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -351,29 +350,6 @@ def test_process_ends_with_its_starter(secure: SecureEngine, tmp_path: Path) -> 
         starter.wait()
     psutil.wait_procs(mine, timeout=30)
     assert not [one for one in mine if one.is_running() and one.status() != "zombie"]
-
-
-def test_a_program_with_many_open_files_computes(secure: SecureEngine) -> None:
-    """Connections are open files, and strangers may hold thousands of them."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if 0 <= hard < 2000:
-        pytest.skip("this process may not open enough files")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2000), hard))
-    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
-    try:
-        results = both_sides(secure, [SMALL], [small(QUERIER)], [small(PEER)])
-    finally:
-        for file in held:
-            os.close(file)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert isinstance(results[QUERIER], list), results
-
-
-def test_folder_must_be_private(secure: SecureEngine, tmp_path: Path) -> None:
-    ends = LocalChannel.pair(tmp_path)
-    ends[0].folder.chmod(0o755)
-    with pytest.raises(InputError, match="only its owner"):
-        secure.run([SMALL], QUERIER, [small(QUERIER)], ends[0], deadline=5)
 
 
 # --- what is on the wire -----------------------------------------------------------------------

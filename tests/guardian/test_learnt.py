@@ -191,31 +191,6 @@ def test_what_is_left_is_what_is_learnt_with(tmp_path: Path) -> None:
         month(path, VOTES[:, :30])
 
 
-def test_a_consumers_own_budget_holds(tmp_path: Path) -> None:
-    path = tmp_path / "l.db"
-    ledger = pv.Ledger.open(path)
-    ledger.set_budget(pv.Budget(**BUDGET), dataset="default")
-    ledger.set_budget(pv.Budget(epsilon=2.0, delta=1e-5), dataset="default", consumer="lab")
-    ledger.close()
-    release = month(path, VOTES, consumer="lab")
-    assert release.epsilon is not None
-    assert release.epsilon <= 2.0
-    again = month(path, VOTES)  # for everybody else, what that left of 8
-    assert again.epsilon is not None
-    assert again.epsilon <= 8.0
-    standing = {each["consumer"]: each["used"] for each in entries_standing(path)}
-    assert standing["lab"] <= 2.0
-    assert standing[None] <= 8.0
-
-
-def entries_standing(path: Path) -> list[dict[str, Any]]:
-    ledger = pv.Ledger.open(path, readonly=True)
-    try:
-        return ledger.standing()
-    finally:
-        ledger.close()
-
-
 def test_bad_plans_charge_nothing(tmp_path: Path) -> None:
     path = tmp_path / "l.db"
     with refused("plan_for"):

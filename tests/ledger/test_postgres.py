@@ -212,52 +212,42 @@ def proxied(server: Server, database: str) -> Iterator[tuple[Proxy, str]]:
         yield proxy, database.replace(f":{server.port}", f":{proxy.port}")
 
 
-def test_a_charge_whose_answer_is_lost_is_found_and_made_once(
-    server: Server, database: str, tmp_path: Path
-) -> None:
-    beside = tmp_path / "site"
-    with proxied(server, database) as (proxy, address):
-        ledger = pv.Ledger.open(address, beside=beside)
-        pv.label(VOTES, ledger=ledger, **EVERY)
-        proxy.lose("answer")
-        release = pv.label(VOTES, ledger=ledger, **EVERY)  # read back: it is there
-        assert release.answered == 1
-        assert proxy.cut == ""
-    assert charged(database, beside) == 2
-
-
-def test_a_charge_that_never_arrived_is_said_not_to_be(
-    server: Server, database: str, tmp_path: Path
-) -> None:
-    beside = tmp_path / "site"
-    with proxied(server, database) as (proxy, address):
-        ledger = pv.Ledger.open(address, beside=beside)
-        pv.label(VOTES, ledger=ledger, **EVERY)
-        proxy.lose("question")
-        with pytest.raises(pv.LedgerError, match="nothing is charged, and nothing is released"):
-            pv.label(VOTES, ledger=ledger, **EVERY)
-        assert charged(database, beside) == 1
-        pv.label(VOTES, ledger=ledger, **EVERY)  # the same ledger goes on, on a new line
-    assert charged(database, beside) == 2
-
-
-def test_an_outcome_that_nobody_can_look_up_releases_nothing(
-    server: Server, database: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("lost", "reachable", "said", "entered"),
+    [
+        ("answer", True, None, 2),  # read back: it is there
+        ("question", True, "nothing is charged, and nothing is released", 1),
+        # It was charged, and nobody can look: budget is wasted, never privacy.
+        ("answer", False, "whether it is charged, that entry of the ledger", 2),
+    ],
+)
+def test_a_charge_whose_line_breaks(
+    server: Server,
+    database: str,
+    tmp_path: Path,
+    lost: str,
+    reachable: bool,
+    said: str | None,
+    entered: int,
 ) -> None:
     beside = tmp_path / "site"
     with proxied(server, database) as (proxy, address):
         ledger = pv.Ledger.open(address, beside=beside)
         pv.label(VOTES, ledger=ledger, **EVERY)
         store: Any = ledger._store
-        store._patience = 1
-        proxy.lose("answer")
-        proxy.closed_to_new = True
-        with pytest.raises(pv.LedgerError, match="whether it is charged, that entry of the ledger"):
-            pv.label(VOTES, ledger=ledger, **EVERY)
+        store._patience = store._patience if reachable else 1
+        proxy.lose(lost)
+        proxy.closed_to_new = not reachable
+        if said is None:
+            assert pv.label(VOTES, ledger=ledger, **EVERY).answered == 1
+        else:
+            with pytest.raises(pv.LedgerError, match=said):
+                pv.label(VOTES, ledger=ledger, **EVERY)
+        assert proxy.cut == ""
         proxy.closed_to_new = False
-        assert charged(database, beside) == 2  # it was: budget is wasted, never privacy
-        pv.label(VOTES, ledger=ledger, **EVERY)
-    assert charged(database, beside) == 3
+        assert charged(database, beside) == entered
+        pv.label(VOTES, ledger=ledger, **EVERY)  # the same ledger goes on, on a new line
+    assert charged(database, beside) == entered + 1
 
 
 def test_a_line_that_broke_between_charges_is_made_anew(
