@@ -114,7 +114,7 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
     schedule
         The noise of the last steps in units of the first, or that and the clipping norm's:
         ``(0.5, 0.8)``. Both move in ten stages; every step is priced at its own noise. Less noise
-        in the end is the adaptive DPSGD of Zhang et al. (WACV 2021 workshop on CheXpert).
+        in the end is the adaptive DPSGD ("decaying noise") of the WACV 2021 study of CheXpert.
     clip
         Largest norm of one record's gradient (the first one, if adaptive).
     learning_rate, momentum
