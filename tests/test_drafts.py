@@ -323,15 +323,6 @@ def test_a_store_that_fails_in_the_middle_keeps_what_was_drawn(
     with closing(pv.Ledger.open(ledger)) as a, closing(pv.Ledger.open(tmp_path / "b.ledger")) as b:
         assert a.standing() == b.standing()
     assert caught.value.draft == beside(path)
-    copy = tmp_path / "copy.npz"
-    beside(copy).write_bytes(beside(path).read_bytes())
-    if good:
-        lost = {**asked, "output": copy, "ledger": apart(ledger)}
-        kept = pv.label(None, **lost, resume=True)  # the votes are lost
-        np.testing.assert_array_equal(kept.labels, whole.labels[:16])
-    else:
-        with refused(None, ChargedError):
-            pv.label(None, **asked, output=copy, resume=True)
     kept = pv.label(url, **asked, output=path, ledger=ledger, resume=True)
     np.testing.assert_array_equal(kept.labels[: 8 * good], whole.labels[: 8 * good])
     assert kept.answered == 24

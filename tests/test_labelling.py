@@ -117,16 +117,6 @@ def test_seed_marks_the_release_as_simulated(votes: np.ndarray) -> None:
     assert "SIMULATED" not in real.summary()
 
 
-def test_gated_labels_count_as_answered_and_are_reported_apart(votes: np.ndarray) -> None:
-    gate = pv.Gate(threshold=100, sigma=1.0)  # nobody can agree this much
-    release = pv.label(
-        votes, mechanism=pv.BinaryVoting(sigma=4.0, gate=gate), **BUDGET, guarantee="allowance"
-    )
-    assert release.answered == 30
-    assert release.abstained == 30 * 4
-    assert "held back" in release.summary()
-
-
 def test_published_numbers_do_not_depend_on_the_votes(votes: np.ndarray) -> None:
     for guarantee in ("allowance", "worst-case"):
         facts = [

@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.refusals import refused
 
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 
-from tests.capc.sites import Running, Scripted, caller_of, free_port, trusting, until
+from tests.capc.sites import Running, Scripted, caller_of, trusting, until
 
 from privote.capc.engine import SecureEngine
 from privote.capc.messages import Answer, Closed, Done, encode
@@ -123,19 +122,6 @@ def test_messages_and_a_session(tmp_path: Path, engine: str) -> None:
     text = "\n".join(alpha.log + beta.log)
     assert "answer" in text
     assert str(held["mask"].reshape(-1)[0]) not in text
-
-
-def test_nobody_listens(tmp_path: Path) -> None:
-    sites = trusting(tmp_path, ["alpha", "beta"])
-    program, asked, _ = ballots()
-    alpha = Running(
-        client_side(asked, program),
-        *sites["alpha"],
-        addresses={"beta": f"127.0.0.1:{free_port()}"},
-    )
-    with refused(None, PeerError):
-        alpha.join()
-    assert alpha.logged("lost beta (answering): nobody listens there")
 
 
 def open_beta(

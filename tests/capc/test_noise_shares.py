@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy.stats import chisquare
-from tests.capc.coalitions import Observed, identity, simulation, terms_of, votes_of
+from tests.capc.coalitions import Observed, identity, models_for, simulation, terms_of, votes_of
 from tests.refusals import refused
 
 import privote as pv
@@ -186,17 +186,6 @@ def test_no_neighbour_costs_more_than_is_charged_wherever_known_shares_put_the_b
     assert (worst[:2] >= (0.98 if len(means) == 1 else 0.75) * charged[:2]).all()
 
 
-def test_the_price_is_that_of_gaussian_noise_or_little_more() -> None:
-    orders = pv.DEFAULT_ORDERS
-    for sigma in (0.5, 2.0, 7.0, 40.0):
-        mechanism = pv.BinaryVoting(sigma=sigma)
-        found = SharedNoise.of(mechanism, 1).surprise_rdp(50, 1, orders)
-        assert (found <= orders / sigma**2).all()
-        low = orders <= 15
-        if sigma >= 2:  # with less, the legal margins lie too far apart to meet the costliest bar
-            assert (found[low] <= 1.03 * mechanism.surprise_rdp(50, 1, orders)[low]).all()
-
-
 def test_less_noise_remains_the_more_shares_are_known() -> None:
     terms = shared(parties=6, guarantee="allowance", epsilon=20.0)
     prices = Prices(terms)
@@ -267,3 +256,18 @@ def test_what_has_no_shares_keeps_the_guardians_noise(mechanism: pv.Mechanism) -
         terms_of(noise="both")
     with pytest.raises(pv.InputError, match="sigma must be at most"):
         terms_of(pv.BinaryVoting(sigma=1e5), noise="sites")
+
+
+def test_a_statement_says_who_knows_the_noise() -> None:
+    for noise, missing, wanted in (
+        ("guardian", 0, "Towards the guardian nothing is promised"),
+        # An answering site that one other tells its share knows two.
+        ("sites", 0, "Towards whoever knows 2 shares, its own and any it was told"),
+        ("sites", 2, "Were all batches like this, there would remain towards it sigma 1.73"),
+    ):
+        terms = terms_of(parties=5, features=8, noise=noise, epsilon=100.0)
+        run = Observed(terms, models_for(terms, np.ones((8, 5, 2))), seed=1)
+        for party in range(5 - missing, 5):
+            run.kill((f"p{party}", ANSWERING))
+        answers = run.ask("q0", identity(8, 8))
+        assert wanted in statement(facts_of(terms, "q0", answers))
