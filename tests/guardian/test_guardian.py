@@ -57,6 +57,9 @@ def test_a_batch_may_lack_voters(ledger: pv.Ledger) -> None:
     assert part.sealed.allowance.tolist() == [whole.allowance] * 2
     assert (part.voters, part.epsilon) == (whole.voters, whole.epsilon) == (4, whole.epsilon)
     assert label(ledger, cube(0, 0, 0, 0)).sealed.spent.tolist() == [1, 4, 3, 1]
+    (charge,) = (entry for entry in ledger.published() if entry["kind"] == "charge")
+    surprise = MECHANISM.surprise_rdp(4, 3, charge["orders"])
+    np.testing.assert_allclose(charge["rdp"], 2 * whole.allowance * surprise)
 
 
 def test_who_is_absent_leaves_no_trace(ledger: pv.Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
