@@ -57,6 +57,16 @@ def test_several_data_sets_are_charged_together_or_not_at_all(ledger: pv.Ledger)
     large.charge(0.5 * ORDERS)
 
 
+def test_nobody_goes_on_with_an_account_of_another_making(ledger: pv.Ledger) -> None:
+    own, one = accounts(ledger), {"voters": 1, "labels": 2}
+    with ledger.writing() as totals:
+        own.authorise(totals)
+        own.open_as(totals, "a coalition's", SURPRISE, np.array([4]), one)
+    assert own.open(lambda: SURPRISE, np.array([4]), one).account != "a coalition's"
+    charges = [entry for entry in ledger.published() if entry["kind"] == "charge"]
+    assert len(charges) == 2
+
+
 def test_nothing_to_say_is_no_allowance(ledger: pv.Ledger) -> None:
     with refused(None, pv.BudgetError):
         accounts(ledger).open(lambda: SURPRISE, np.array([0, 0]), {"voters": 2, "labels": 2})
