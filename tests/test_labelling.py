@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +208,39 @@ def test_ptr_takes_the_whole_budget_of_a_data_set(votes: np.ndarray, tmp_path: P
     for guarantee in ("ptr", "worst-case", "allowance"):
         with pytest.raises(pv.BudgetError):
             pv.label(votes, guarantee=guarantee, queries=1, **arguments)
+
+
+def test_gated_labels_count_as_answered_and_are_reported_apart(votes: np.ndarray) -> None:
+    gate = pv.Gate(threshold=100, sigma=1.0)  # nobody can agree this much
+    release = pv.label(
+        votes, mechanism=pv.BinaryVoting(sigma=4.0, gate=gate), **BUDGET, guarantee="allowance"
+    )
+    assert release.answered == 30
+    assert release.abstained == 30 * 4
+    assert "held back" in release.summary()
+
+
+def test_empty_votes_have_no_ones_out_of_nothing() -> None:
+    votes = np.zeros((200, 60, 6), bool)
+    with pytest.warns(pv.PrivoteWarning, match="no label is a 1, and how good the labels are"):
+        release = pv.label(votes, **BUDGET, seed=0)
+    assert not release.labels.any()
+    assert release.quality is None
+
+
+def test_what_is_good_is_said_without_a_warning(votes: np.ndarray) -> None:
+    many = np.concatenate([np.repeat(votes, 4, axis=1)] * 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        release = pv.label(many, **BUDGET, seed=0)
+    assert release.quality is not None
+    first = release.summary().splitlines()[0]
+    precision = f"{release.quality['precision']:.0%}".replace("%", " %")
+    assert first.startswith(f"120 queries; expected precision {precision}, recall ")
+    assert first.endswith("; epsilon 8, delta 1e-05")
+    said = release.statement()
+    assert "the allowance was itself chosen privately" in said
+    assert "nothing: one release takes the whole budget" in said
 
 
 def test_a_named_mechanism_takes_the_worst_case_where_all_queries_fit(
