@@ -82,7 +82,7 @@ def test_each_part_is_kept_before_the_next_is_charged(
 
     with monkeypatch.context() as patch:
         patch.setattr(KeptReleases, "keep", stop)
-        with pytest.raises(KeyboardInterrupt, match="what was released so far is safe"):
+        with pytest.raises(KeyboardInterrupt, match="the run did not finish"):
             pv.label(VOTES, **ASKED, **EVERY, output=path, ledger=ledger)
     copy, draft = tmp_path / "copy.npz", beside(path).read_bytes()
     beside(copy).write_bytes(draft)

@@ -239,8 +239,8 @@ def test_what_is_good_is_said_without_a_warning(votes: np.ndarray) -> None:
     assert first.startswith(f"120 queries; expected precision {precision}, recall ")
     assert first.endswith("; epsilon 8, delta 1e-05")
     said = release.statement()
-    assert "the allowance was itself chosen privately" in said
-    assert "nothing: one release takes the whole budget" in said
+    assert "the allowance was chosen privately" in said
+    assert "nothing: this release uses the whole budget" in said
 
 
 def test_a_named_mechanism_takes_the_worst_case_where_all_queries_fit(

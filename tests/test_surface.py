@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import doctest
+import inspect
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -33,3 +36,13 @@ def test_importing_it_loads_no_library() -> None:
     code = "import privote, sys; print(sorted({'numpy', 'scipy', 'sklearn'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", sorted(n for n in pv.__all__ if callable(getattr(pv, n))))
+@pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
+def test_an_exported_name_has_an_example_that_runs(name: str) -> None:
+    parser = doctest.DocTestParser()
+    example = parser.get_doctest(inspect.getdoc(getattr(pv, name)) or "", {}, name, None, 0)
+    assert example.examples
+    with warnings.catch_warnings():  # which an example may change
+        assert doctest.DocTestRunner().run(example).failed == 0

@@ -22,7 +22,7 @@ def paper(
         Path, typer.Option(help="A folder for the page, the tables and what was measured.")
     ] = Path("build/paper"),
     profile: Annotated[
-        str, typer.Option(metavar="quick|full", help="Minutes on two cores, or about an hour.")
+        str, typer.Option(metavar="quick|full", help="One seed, or three.")
     ] = "quick",
     only: Annotated[
         str | None,
@@ -32,9 +32,11 @@ def paper(
         ),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="A folder with VOC2012, CheXpert, MIMIC-CXR or PadChest.")
+        Path | None, typer.Option(help="A folder with real data; docs/data-sets.md says which.")
     ] = None,
-    seeds: Annotated[int, typer.Option(help="How often what is random is drawn.")] = 3,
+    seeds: Annotated[
+        int | None, typer.Option(help="How often what is random is drawn: 1, or 3 in full.")
+    ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Measure anew what an earlier run has kept.")
     ] = False,
@@ -70,12 +72,16 @@ def paper(
         raise InputError("profile", f"must be one of {', '.join(PROFILES)}", profile)
     if kept and fresh:
         raise InputError("kept", "does not go with `fresh`")
+    if seeds is None:
+        seeds = 3 if profile == "full" else 1
     if seeds < 1:
         raise InputError("seeds", "must be at least 1", seeds)
     if data is not None and not data.is_dir():
         raise InputError("data", "must be a folder", str(data))
     keys = None if only is None else [_key(name.strip()) for name in only.split(",")]
     bench = Bench(profile=profile, seeds=seeds, data=data)
+    if not json and (found := page.data_found(bench, keys)):
+        print_table(found, title="Data")
     with stages() as tell:
         results = runner.run(
             bench,
@@ -91,7 +97,7 @@ def paper(
         f"--profile {profile}",
     ]
     words += [f"--seeds {seeds}"] + ([f"--only {','.join(keys)}"] if keys else [])
-    words += [f"--data {shlex.quote(str(data))}"] if data else []
+    words += ["--data DIR"] if data else []  # the page leaves this machine
     facts = page.write(output, results, bench, " ".join(words))
     if json:
         print_json(facts)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from . import appendix, main_text
+from . import appendix, main_text, ours, prose
 
-CLAIMS = (*main_text.CLAIMS, *appendix.CLAIMS)
+CLAIMS = (*main_text.CLAIMS, *appendix.CLAIMS, *prose.CLAIMS, *ours.CLAIMS)
 BY_KEY = {claim.key: claim for claim in CLAIMS}
 
 
@@ -23,7 +23,8 @@ def _places() -> dict[str, str]:
     for kind in ("figure", "table", "algorithm"):
         keys = [claim.key for claim in CLAIMS if claim.kind == kind]
         found |= {key: f"{kind.capitalize()} {number}" for number, key in enumerate(keys, 1)}
-    return found
+    extra = {claim.key: f"Beyond {place}" for place, claim in enumerate(ours.CLAIMS, 1)}
+    return found | prose.PLACES | extra
 
 
 #: What a reader of the paper looks for, such as "Figure 3", by key.
@@ -45,6 +46,9 @@ PARTS: dict[str, tuple[str, ...]] = {
         "thm:pate-rdp-bound",
         "alg:extended-pate",
         "alg:tau-clipping-privateknn",
+        "text:negative-votes",
+        "text:no-consensus",
+        "text:ade20k",
     ),
     "Binary against Powerset": (
         "fig:binary_powerset_negative_votes",
@@ -56,6 +60,9 @@ PARTS: dict[str, tuple[str, ...]] = {
         "fig:powerset-binary-gaps-metrics-num-labels-pascal",
         "fig:powerset-binary-gaps-metrics-num-labels-cxpert",
         "tab:powerset-tau-pate-pascal",
+        "text:powerset-tau",
+        "text:binary-at-one",
+        "text:correlation",
     ),
     "Noise, clipping and budgets": (
         "fig:tpate",
@@ -67,8 +74,14 @@ PARTS: dict[str, tuple[str, ...]] = {
         "tab:binary-pate-vary-epsilon",
         "tab:pascal-voc-delta-values",
         "tab:data-stats-final#2",
+        "text:one-setting",
+        "text:threshold",
     ),
-    "Learning: PATE and DPSGD": ("tab:compare-dpsgd-pate", "tab:dpsgd-pate-chexpert"),
+    "Learning: PATE and DPSGD": (
+        "tab:compare-dpsgd-pate",
+        "tab:dpsgd-pate-chexpert",
+        "text:run-time",
+    ),
     "Coalitions: CaPC": (
         "tab:data-stats-final",
         "tab:diff-epsilon",
@@ -77,6 +90,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "fig:PascalVOC-eps10",
         "fig:retrain-cxpert-tau",
         "fig:cross-domain",
+        "text:degrading",
     ),
     "Data and dependencies": (
         "fig:datasets_class_distribution",
@@ -89,4 +103,5 @@ PARTS: dict[str, tuple[str, ...]] = {
         "fig:treeMulti",
         "tab:extreme-multilabel",
     ),
+    "What the paper could not have": tuple(claim.key for claim in ours.CLAIMS),
 }

@@ -1,9 +1,10 @@
 """Counting queries and judging labels, in the paper's accounting and exactly.
 
 *Paper's accounting*: Theorem 6 of PATE 2018 for each label or set (one direction of the divergence;
-for Tau the paper's own order·tau²/sigma² as the cap), the conversion of 2017, and answering until
-the budget is used up. *Exact*: the true two-sided cost of each query, converted by dp-accounting.
-Both stop on a sealed number, as the paper does: to compare accountants, not to be released.
+for Tau the paper's own order·tau²/sigma² as the cap; for a gate the check and Pr[answered] times
+the vote), the conversion of 2017, and answering until the budget is used up. *Exact*: the true
+two-sided cost of each query, converted by dp-accounting. Both stop on a sealed number, as the paper
+does: to compare accountants, not to be released.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 import privote as pv
+from privote.accounting.pate2018 import theorem6
 from privote.accounting.renyi import largest_curve
 from privote.votes.cube import Ballots
 
@@ -70,7 +72,10 @@ def answered(
     most = limits(epsilon, delta, orders, old=paper)
     for start in range(0, len(votes), _STEP):
         block = votes[start : start + _STEP]
-        costs = mechanism.rdp(block, orders, bound="pate2018" if paper else "exact")
+        if paper and mechanism.gate is not None:
+            costs = _expected_cost(mechanism, block, orders)
+        else:
+            costs = mechanism.rdp(block, orders, bound="pate2018" if paper else "exact")
         if cap is not None:
             costs = np.minimum(costs, cap(orders))
         total = spent + np.cumsum(costs, axis=0)
@@ -81,12 +86,18 @@ def answered(
     return len(votes)
 
 
-def both(
-    mechanism: Any, votes: npt.NDArray[np.bool_], epsilon: float = 20.0, delta: float = 1e-5
-) -> tuple[int, int]:
-    """Return queries answered in the paper's accounting, and exactly."""
-    paper = answered(mechanism, votes, epsilon, delta, paper=True)
-    return paper, answered(mechanism, votes, epsilon, delta)
+def _expected_cost(mechanism: Any, votes: npt.NDArray[np.bool_], orders: Floats) -> Floats:
+    """Return gate + Pr[answered] · vote for each query, as published PATE code adds it up."""
+    parts = []
+    for block in Ballots.of(votes).blocks():
+        tally = mechanism.tally(block)
+        gate = mechanism.gate_log_probs(tally.margins, tally.voters)
+        vote = mechanism.vote_log_probs(tally.margins, tally.voters).min(axis=-1)
+        # One noise on one count: as Theorem 6 for a GNMax with sqrt(2) more noise.
+        check = theorem6(gate.min(axis=-1), math.sqrt(2) * mechanism.gate.sigma, orders)
+        cost = check + np.exp(gate[..., 1:]) * theorem6(vote, mechanism.sigma, orders)
+        parts.append(cost.sum(axis=1))
+    return np.concatenate(parts)
 
 
 def independent(cost: Callable[[Floats], Floats], epsilon: float, delta: float, most: int) -> int:

@@ -11,7 +11,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-Word = Literal["holds", "holds in part", "does not hold", "cannot be tested here", "not run"]
+from . import sources
+
+Word = Literal[
+    "holds", "holds in part", "does not hold", "cannot be tested here", "not run", "measured"
+]
 Verdict = tuple[Word, str]
 
 HOLDS: Word = "holds"
@@ -20,49 +24,38 @@ FAILS: Word = "does not hold"
 ABSENT: Word = "cannot be tested here"
 NOT_RUN: Word = "not run"
 
-# What a claim is measured on.
-EXACT = "computation, no data"
-VOC = "VOC electorate (made)"
-CHEST = "CheXpert electorate (made)"
-BOTH = "VOC and CheXpert electorates (made)"
-REAL = "VOC and CheXpert electorates (made), tmc2007 (real votes)"
-SCENES = "scenes of digits (embedded), 50 linear models"
-FILE = "the published matrix; the label file, if --data has it"
+MEASURED: Word = "measured"
+
+# What a claim is measured on, and the data that it uses if they are there: for Claim(**...).
+On = dict[str, Any]
+EXACT: On = {"data": "computation, no data"}
+VOC: On = {"data": "VOC (real votes)", "sources": (sources.VOTES, sources.VOC)}
+CHEST: On = {"data": "CheXpert (its labels, made votes)", "sources": (sources.CHEXPERT,)}
+MODELS: On = {"data": "VOC features, fifty linear models", "sources": (sources.FEATURES,)}
+FILE = "the published matrix, the label file"
+
+
+def together(*parts: On) -> On:
+    """Return what a claim is measured on that is measured on all of these."""
+    used = tuple(one for part in parts for one in part.get("sources", ()))
+    return {"data": ", ".join(part["data"] for part in parts), "sources": used}
+
+
+TMC: On = {"data": "tmc2007 (real votes)", "sources": (sources.TMC,)}
+NIH: On = {"data": "chest X-rays of the NIH", "sources": (sources.NIH,)}
+PADCHEST: On = {"data": "PadChest (its labels, ten made voters)", "sources": (sources.PADCHEST,)}
+MIMIC: On = {"data": "MIMIC-CXR (all made)"}
+BOTH = together(VOC, CHEST)
+REAL = together(VOC, TMC, CHEST)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """How a run measures: profile, number of seeds, where data is, if it is, and where parts go."""
+    """How a run measures: profile, number of seeds, and where data is, if it is."""
 
     profile: str = "quick"
     seeds: int = 3
     data: Path | None = None
-    parts: Path | None = None
-
-    @property
-    def full(self) -> bool:
-        """Whether there is a night for it."""
-        return self.profile == "full"
-
-    def find(self, *patterns: str) -> Path | None:
-        """Return the first file of the data folder that fits, or None."""
-        if self.data is None:
-            return None
-        found = (path for pattern in patterns for path in sorted(self.data.rglob(pattern)))
-        return next(found, None)
-
-    def once(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return what ``make`` makes, as plain values; a part that was made before is read.
-
-        A long measurement that is made in such parts goes on where it was broken off.
-        """
-        if self.parts is None:
-            return _plain(make())
-        file = self.parts / f"{name}.json"
-        if not file.is_file():
-            self.parts.mkdir(parents=True, exist_ok=True)
-            write_whole(file, make())
-        return json.loads(file.read_text(encoding="utf-8"))
 
 
 def write_whole(file: Path, value: Any) -> None:
@@ -150,7 +143,7 @@ class Claim:
     key
         Its label in the paper's source; a label that is used twice has "#2" the second time.
     kind
-        theorem, table, figure or algorithm.
+        theorem, table, figure or algorithm; prose for the paper's text; ours for what it lacks.
     title, says
         What it is, and what it says, in our words.
     paper
@@ -163,8 +156,8 @@ class Claim:
         What was measured -> verdict and reason.
     needs
         What it needs if it cannot be measured.
-    slow
-        Whether it is left to the full profile.
+    sources
+        Names of the data that it uses, if they are there.
     """
 
     key: str
@@ -176,11 +169,10 @@ class Claim:
     measure: Measure | None = None
     verdict: Judge | None = None
     needs: str = ""
-    slow: bool = False
+    sources: tuple[str, ...] = ()
 
     @property
     def command(self) -> str:
         """How to measure this one alone."""
-        return f"python -m experiments.paper --only {self.key}" + (
-            " --profile full" if self.slow else ""
-        )
+        data = " --data DIR" if set(self.sources) - set(sources.EMBEDDED) - {sources.VOC} else ""
+        return f"python -m experiments.paper --only {self.key}{data}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from . import budgets, coalition, images, learning, mechanisms, sensitivity, theory, tuning
-from .kinds import BOTH, EXACT, REAL, SCENES, VOC, Claim
+from . import adaptive, budgets, coalition, learning, mechanisms, sensitivity, theory, tuning
+from .kinds import BOTH, EXACT, MIMIC, MODELS, NIH, PADCHEST, REAL, TMC, VOC, Claim, together
 
 CLAIMS = (
     Claim(
@@ -12,7 +12,7 @@ CLAIMS = (
         title="Gaussian mechanism, one number",
         says="Gaussian noise on a number that moves by Δ costs λΔ²/(2σ²) at order λ.",
         paper="λΔ²/(2σ²)",
-        data=EXACT,
+        **EXACT,
         measure=theory.gaussian,
         verdict=theory.gaussian_verdict,
     ),
@@ -22,7 +22,7 @@ CLAIMS = (
         title="Adaptive composition",
         says="Rényi costs of mechanisms chosen one after the other add up.",
         paper="sum of the costs",
-        data=EXACT,
+        **EXACT,
         measure=theory.composition,
         verdict=theory.composition_verdict,
     ),
@@ -33,7 +33,7 @@ CLAIMS = (
         says="If each label depends on votes of its own, the l1 sensitivity is the sum over "
         "labels, so nothing is cheaper than Binary voting.",
         paper="Δ_p = k^(1/p)",
-        data=EXACT,
+        **EXACT,
         measure=sensitivity.coordinates,
         verdict=sensitivity.binary_verdict,
     ),
@@ -43,7 +43,7 @@ CLAIMS = (
         title="Gaussian mechanism, k numbers",
         says="Gaussian noise on k numbers with l2 sensitivity Δ costs λΔ²/(2σ²).",
         paper="λΔ²/(2σ²)",
-        data=EXACT,
+        **EXACT,
         measure=theory.gaussian_vector,
         verdict=theory.gaussian_vector_verdict,
     ),
@@ -54,7 +54,7 @@ CLAIMS = (
         says="Clip ballots in l2, add N(0, σ²/2) to both counts of a label, release the larger; a "
         "query costs λτ²/σ².",
         paper="λτ²/σ²; λ/σ² for one label",
-        data=EXACT,
+        **EXACT,
         measure=theory.algorithm_one,
         verdict=theory.algorithm_one_verdict,
     ),
@@ -64,7 +64,7 @@ CLAIMS = (
         title="The gap bounds the chance of another outcome",
         says="Another outcome than the leading one has at most the chance q, a sum over gaps.",
         paper="q = ½ Σ erfc(gap / 2σ)",
-        data=EXACT,
+        **EXACT,
         measure=theory.gap_bound,
         verdict=theory.gap_bound_verdict,
     ),
@@ -74,7 +74,7 @@ CLAIMS = (
         title="Data-dependent bound (Theorem 6 of PATE 2018)",
         says="From q follows a bound on the divergence to every neighbour.",
         paper="log((1−q)A^(λ−1) + qB^(λ−1)) / (λ−1)",
-        data=EXACT,
+        **EXACT,
         measure=theory.theorem_six,
         verdict=theory.theorem_six_verdict,
     ),
@@ -83,8 +83,7 @@ CLAIMS = (
         kind="figure",
         title="Random votes, and unanimous ones",
         says="Powerset answers more than Binary when labels are random (ε = 20); Binary answers "
-        "more when all voters say no to all (ε = 2). 50 voters, σ = 7. With the gap analysis: "
-        "expected costs over p, t, k and σ.",
+        "more when all voters say no to all (ε = 2). 50 voters, σ = 7.",
         paper="curves only",
         data="votes drawn, and all zero",
         measure=mechanisms.random_and_zero,
@@ -96,7 +95,7 @@ CLAIMS = (
         title="Quality of labels by noise, Binary and Powerset",
         says="With 11 labels Binary bears much more noise than Powerset.",
         paper="equal quality at σ = 11 and 4 (VOC), 20 and 5 (CheXpert)",
-        data=REAL,
+        **REAL,
         measure=mechanisms.noise_borne,
         verdict=mechanisms.noise_borne_verdict,
     ),
@@ -107,7 +106,7 @@ CLAIMS = (
         says="At equal quality and ε = 20 Binary answers more on VOC; on CheXpert neither is "
         "always ahead.",
         paper="VOC, 20 labels: 427 and 78",
-        data=BOTH,
+        **BOTH,
         measure=mechanisms.labels_both,
         verdict=mechanisms.labels_both_verdict,
     ),
@@ -118,7 +117,7 @@ CLAIMS = (
         says="With consensus Binary's data-dependent cost is best where labels are good; with much "
         "noise, or few voters, Tau's data-independent bound is; a well chosen τ costs little.",
         paper="VOC: 427 data-dependent, 123 data-independent; MIMIC: 94 and 48",
-        data=f"{BOTH}; ten voters of the latter for PadChest",
+        **together(BOTH, PADCHEST, MIMIC),
         measure=tuning.tradeoff,
         verdict=tuning.tradeoff_verdict,
     ),
@@ -128,10 +127,9 @@ CLAIMS = (
         title="DPSGD and PATE, 20 labels",
         says="A student of Binary PATE is better than DPSGD and than one of Powerset PATE.",
         paper="AUC: not private .97, DPSGD .68, Powerset .70, Binary .85",
-        data="scenes of digits (embedded): 50 networks that learn to see; 50 linear models",
-        measure=images.contest,
-        verdict=images.contest_verdict,
-        slow=True,
+        **MODELS,
+        measure=learning.contest,
+        verdict=learning.contest_verdict,
     ),
     Claim(
         key="tab:dpsgd-pate-chexpert",
@@ -139,9 +137,9 @@ CLAIMS = (
         title="Adaptive DPSGD and PATE, 5 labels",
         says="Binary PATE is a little better than adaptive DPSGD, which is far better than DPSGD.",
         paper="AUC: not private .87, DPSGD .58, adaptive .78, Binary .79",
-        data=SCENES,
-        measure=learning.against_adaptive,
-        verdict=learning.against_adaptive_verdict,
+        **together(MODELS, NIH),
+        measure=adaptive.against_adaptive,
+        verdict=adaptive.against_adaptive_verdict,
     ),
     Claim(
         key="tab:binary-pate-vary-epsilon",
@@ -149,7 +147,7 @@ CLAIMS = (
         title="Queries by ε",
         says="Queries grow with about the square of ε, from 1 to 20.",
         paper="0 at 1, 31 at 5, 113 at 10, 239 at 15, 403 at 20",
-        data=f"{VOC}, tmc2007 (real votes)",
+        **together(VOC, TMC),
         measure=budgets.by_epsilon,
         verdict=budgets.by_epsilon_verdict,
     ),
@@ -160,7 +158,7 @@ CLAIMS = (
         says="After asking the others a site's balanced accuracy is higher, most of all for weak "
         "labels.",
         paper="BAC +.020 on CheXpert",
-        data=SCENES,
+        **MODELS,
         measure=coalition.by_budget,
         verdict=coalition.per_label_verdict,
     ),
@@ -170,7 +168,7 @@ CLAIMS = (
         title="CaPC before and after",
         says="Models of a coalition of 50 are better after, and more so with a larger budget.",
         paper="VOC BAC .59, .62 (ε = 10), .64 (20); CheXpert .66, .69; MIMIC .63, .64",
-        data=SCENES,
+        **MODELS,
         measure=coalition.by_budget,
         verdict=coalition.by_budget_verdict,
     ),

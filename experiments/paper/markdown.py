@@ -16,7 +16,8 @@ from .telling import Row, file_name, first_with, remarks, tables
 #: Where pictures are, seen from the page, here and in docs/.
 PICTURES = "pictures/paper"
 RESULTS = "../experiments/paper/results"
-MOST = 12  # rows of a table; of a longer one the picture, or the file, shows more
+MOST = 6  # rows of a table; of a longer one the picture, or the file, shows more
+LONG = 13  # of the tables of the paper, and of ours
 WIDEST = 8  # columns, beside a picture
 
 _SPREAD = re.compile(r"^(-?[\d.,]+) \[(.*), (.*)\]$")
@@ -27,6 +28,7 @@ def page(
     pictures: Collection[str],
     facts: Mapping[str, Any],
     intro: str,
+    behind: Mapping[str, tuple[str, Sequence[Row]]],
     beyond: Sequence[Mapping[str, str]],
 ) -> str:
     """Return the whole page.
@@ -41,6 +43,8 @@ def page(
         Of the run: command, date, machine, profile, seconds, verdicts.
     intro
         What stands on top.
+    behind
+        Tables about data and electorates: heading -> what it is, rows.
     beyond
         What else is measured, about privote itself.
     """
@@ -56,7 +60,7 @@ def page(
         "",
         "```text",
         f"command:  {facts['command']}",
-        f"date:     {facts['date']}",
+        f"date:     {facts['date']}, commit {facts['commit']}",
         f"machine:  {facts['machine']}",
         f"profile:  {facts['profile']}, {facts['seconds']} s of the processor",
         "verdicts: " + ", ".join(f"{word} {n}" for word, n in facts["verdicts"].items()),
@@ -70,6 +74,8 @@ def page(
         for result in found:
             key = result.claim.key
             lines += ["", *_section(result, key in pictures, earlier.get(key))]
+    for heading, (what, rows) in behind.items():
+        lines += ["", f"## {heading}", "", what, "", *_table(rows)] if rows else []
     lines += ["", "## Beyond the paper", "", "Measured about privote itself:", ""]
     lines += ["| command | measures | last output |", "|---|---|---|"]
     lines += [f"| `{b['command']}` | {b['measures']} | {_link(b['kept'])} |" for b in beyond]
@@ -94,7 +100,8 @@ def _section(result: Result, drawn: bool, earlier: str | None) -> Iterator[str]:
     yield f'<a id="{name}"></a>'
     yield ""
     yield f"### {PLACES[claim.key]}: {claim.title}"
-    for lead, text in remarks(result):
+    *said, (_, data) = remarks(result)
+    for lead, text in said:
         yield ""
         yield f"**{lead}** {_plain(text)}"
     if drawn:
@@ -102,36 +109,37 @@ def _section(result: Result, drawn: bool, earlier: str | None) -> Iterator[str]:
         yield f"![{_plain(claim.title)}]({PICTURES}/{name}.svg)"
     rows = () if result.measured is None else result.measured.rows
     parts = [] if earlier else tables(rows)
+    most = LONG if claim.kind in ("table", "ours") else MOST
     shown = [
-        part[:MOST]
+        part[:most]
         for part in parts
-        if not drawn or (len(part) <= MOST and len(columns_of(part, None)) <= WIDEST)
+        if not drawn or (len(part) <= most and len(columns_of(part, None)) <= WIDEST)
     ]
     for part in shown:
         yield ""
         yield from _table(part)
     yield ""
     if earlier:
-        under = f"; its table stands under [{PLACES[earlier]}](#{file_name(earlier)})"
+        under = f", table under [{PLACES[earlier]}](#{file_name(earlier)})"
     elif rows:
         whole = len(rows) == sum(map(len, shown))
-        what = "as CSV" if whole else f"all {len(rows)} rows as CSV"
+        what = "CSV" if whole else f"all {len(rows)} rows"
         under = f" ([{what}]({RESULTS}/{name}.csv))"
     else:
         under = ""
-    yield f"Measured by `{claim.command}`{under}."
+    yield f"On {_plain(data.removesuffix('.'))}: `{claim.command}`{under}."
 
 
 def _table(rows: Sequence[Row]) -> Iterator[str]:
     columns = columns_of(rows, None)
     sides = ["--:" if is_numeric(rows, column.key) else "---" for column in columns]
-    yield f"| {' | '.join(_plain(column.title) for column in columns)} |"
+    yield f"|{'|'.join(_plain(column.title) for column in columns)}|"
     yield f"|{'|'.join(sides)}|"
     for row in rows:
         cells = (_plain(cell(row.get(c.key), c.digits, cost=c.costs)) for c in columns)
         # A cell that holds a range takes two lines, so that a table fits a page.
         broken = (_SPREAD.sub(r"\1<br><sub>[\2,&nbsp;\3]</sub>", text) for text in cells)
-        yield f"| {' | '.join(broken)} |"
+        yield f"|{'|'.join(broken)}|"
 
 
 def _plain(text: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from privote.report import bars
 
 from .kinds import Measured, Plot
+from .learning import OPEN
 from .mechanisms import CLIPPED, CLIPPED_PAPER
 from .panels import Panel, side_by_side
 from .telling import worded
@@ -76,11 +77,8 @@ def _bound(panels: Panels, measured: Measured) -> Panels:
 
 
 def _random_and_zero(panels: Panels, measured: Measured) -> Panels:
-    given = ("chance of a yes", "voters", "labels", "σ")
-    titles = ("Random labels, ε = 20", "All say no to all, ε = 2")
-    named = _titled(panels, *titles, *(f"Expected cost by {one}" for one in given))
-    named[3] = replace(named[3], quantity="cost, where above 10⁻¹⁶")
-    return [replace(named[0], log=True), *named[1:]]
+    named = _titled(panels, "Random labels, ε = 20", "All say no to all, ε = 2")
+    return [replace(named[0], log=True), named[1]]
 
 
 def _noise_borne(panels: Panels, measured: Measured) -> Panels:
@@ -95,55 +93,46 @@ def _noise_borne(panels: Panels, measured: Measured) -> Panels:
 
 def _by_labels(*names: str) -> Callable[[Panels, Measured], Panels]:
     def drawn(panels: Panels, measured: Measured) -> Panels:
-        titled = _titled(panels, *(f"{name}, ε = 20" for name in names))
-        return [
-            replace(
-                one,
-                series={**one.series, **_at_the_papers_sigma(measured, name)},
-                points=BY_LABELS[name],
-                log=True,
-            )
-            for one, name in zip(titled, names, strict=True)
-        ]
+        # The paper's numbers belong to its accounting and sigma: the first of a data set's two.
+        points = [table for name in names for table in (BY_LABELS[name], {})]
+        return [replace(one, points=p, log=True) for one, p in zip(panels, points, strict=True)]
 
     return drawn
 
 
-def _at_the_papers_sigma(measured: Measured, name: str) -> Lines:
-    """Return queries with the sigma that the paper chose: what its points compare with."""
-    lines: dict[str, dict[float, float]] = {}
-    for row in measured.rows:
-        if worded(row.get("votes", name)) == name:
-            line = lines.setdefault(f"{row['mechanism']}, paper's accounting and σ", {})
-            # The mean stands before the lowest and the highest.
-            line[row["labels"]] = float(row["with it, paper's accounting"].partition(" ")[0])
-    return lines
-
-
 def _tradeoff(panels: Panels, measured: Measured) -> Panels:
-    titles = [f"{d}, {what}" for d in ("VOC", "CheXpert", "Ten voters") for what in _BOTH_ROWS]
+    chosen = {"VOC": 9, "MIMIC": 10, "CheXpert": 7, "PadChest": 7}
+    titles = [(name, what) for name in chosen for what in _BOTH_ROWS]
+    told = {"VOC": {"Binary": {9: 427}, "L2-DI": {9: 123}}}
+    told["MIMIC"] = {"Binary": {10: 94}, "L2-DI": {10: 48}}
     lines = {"BAC": "Binary", "BAC, Tau": "Tau"}
-    out = [
+    return [
         replace(
             one,
-            series={lines.get(name, name): line for name, line in one.series.items()},
-            choices={CHOSEN: chosen},
-            log=one.quantity != "BAC",
+            title=f"{name}, {what}",
+            series={lines.get(line, line): values for line, values in one.series.items()},
+            choices={CHOSEN: chosen[name]},
+            log=what == "queries",
+            points={
+                f"{line}, as published": at
+                for line, at in told.get(name, {}).items()
+                if what == "queries"
+            },
         )
-        for one, chosen in zip(_titled(panels, *titles), (9, 9, 7, 7, 7, 7), strict=True)
+        for one, (name, what) in zip(panels, titles, strict=True)
     ]
-    told = {"Binary, as published": {9: 427}, "L2-DI, as published": {9: 123}}
-    return [replace(out[0], points=told), *out[1:]]
 
 
 def _contest(panels: Panels, measured: Measured) -> Panels:
-    return _titled(panels, "Networks that learn to see", "Linear models, public features")
+    series = dict(panels[0].series)
+    top = series.pop(OPEN)
+    return [replace(panels[0], series=series, references={OPEN: next(iter(top.values()))})]
 
 
 def _by_epsilon(panels: Panels, measured: Measured) -> Panels:
     series = dict(panels[0].series)
     told = {"as published": series.pop("the paper")}
-    named = {n if n == "tmc2007" else f"VOC electorate, {n}": line for n, line in series.items()}
+    named = {n if n == "tmc2007" else f"VOC, {n}": line for n, line in series.items()}
     named["tmc2007, exact"] = named.pop("tmc2007")
     title = "Binary, σ = 7, 50 voters, 20 labels"
     return [replace(panels[0], title=title, series=named, points=told)]
@@ -158,6 +147,10 @@ def _by_label(after: str | None) -> Callable[[Panels, Measured], Panels]:
         return [replace(panels[0], title=title, series=kept, references=means, joined=False)]
 
     return drawn
+
+
+def _copies(panels: Panels, measured: Measured) -> Panels:
+    return [replace(one, log=True) for one in panels]
 
 
 def _clipped(panels: Panels, measured: Measured) -> Panels:
@@ -196,13 +189,13 @@ def _compare(panels: Panels, measured: Measured) -> Panels:
         for key, name in (("paper", "paper's accounting"), ("exact", "exact"))
     }
     series = {**panels[0].series, **ours}
-    title = "VOC electorate, ε = 20"
+    title = "VOC, ε = 20"
     return [replace(panels[0], title=title, series=series, choices={CHOSEN: 9.0}, log=True)]
 
 
 def _ensemble(panels: Panels, measured: Measured) -> Panels:
     told = {"kept up to σ = 9 in the paper": 0.69}
-    return [replace(panels[0], title="CheXpert electorate, Binary", references=told)]
+    return [replace(panels[0], title="Binary, made votes", references=told)]
 
 
 def _rates(panels: Panels, measured: Measured) -> Panels:
@@ -225,6 +218,7 @@ _OWN: dict[str, Drawn] = {
     "fig:PascalVOC-eps10": _by_label("after, ε=10"),
     "fig:retrain-cxpert-tau": _by_label("after, ε=20"),
     "tab:powerset-tau-pate-pascal": _clipped,
+    "text:correlation": _copies,
     "fig:cdf-gaps": _gaps,
     "fig:powerset-binary-gaps-metrics-num-labels-pascal": _gaps_by_labels,
     "fig:powerset-binary-gaps-metrics-num-labels-cxpert": _gaps_by_labels,
@@ -236,14 +230,14 @@ _OWN: dict[str, Drawn] = {
     "fig:datasets_class_distribution": _rates,
 }
 #: Tables of the paper that say all: lines by label belong to the figures beside them.
-_TABLES = ("tab:data-stats-final", "tab:diff-epsilon", "tab:diff-epsilon#2")
+_TABLES = ("tab:data-stats-final", "tab:diff-epsilon", "tab:diff-epsilon#2", "text:degrading")
+_TABLES += ("text:one-setting", "text:binary-at-one")
 #: Claims whose lines are named in pairs: mechanism and accounting, or mechanism and figure.
 _PAIRED = (
     "fig:binary_powerset_negative_votes",
     "fig:powerset-binary-pate-compare-metrics-sigma",
-    "fig:powerset-binary-pate",
-    "tab:powerset-binary-pate-pascal",
-    "tab:powerset-binary-pate-cxpert",
+    "text:correlation",
+    "text:no-consensus",
     "fig:tpate",
     "tab:powerset-tau-pate-pascal",
     "fig:app-compare-methods-directly",
@@ -258,8 +252,12 @@ def _bars(key: str, measured: Measured) -> Callable[[], str] | None:
         names |= {"own ensemble": "its own ensemble", "other domain's": "the other's ensemble"}
         values = {name: float(measured.facts[fact]) for fact, name in names.items()}
     elif key == "fig:treeMulti":
-        title, axis = "Of those with Pneumonia", "share that has it"
-        values = {f"{row['also']}\n{worded(row['labels'])}": row["share"] for row in measured.rows}
+        title, axis = "Of those with a finding", "share that has what it implies"
+        values = {
+            f"{row['given']} → {row['also']}\n{worded(row['labels'])}": row["share"]
+            for row in measured.rows
+            if not row["labels"].startswith("mimic")
+        }
     else:
         return None
     return lambda: bars(values, title=title, axis=axis)

@@ -40,10 +40,8 @@ def gated_questions(bench: Bench) -> Measured:
     found: dict[str, list[dict[str, float]]] = {}
     accounts = (("paper", True), ("exact", False))
     for seed in range(bench.seeds):
-        # The first label is Atelectasis; Effusion is the last of the electorate's labels.
-        some = electorate("chexpert", seed)
-        keep = [0, 1, 2, 3, 10]
-        votes, truth = some.votes[:, :, keep], some.truth[:, keep]
+        some = electorate("chexpert", seed, bench.data).first(LABELS)
+        votes, truth = some.votes, some.truth
         rng = np.random.default_rng(seed)
         mech, orders = pv.BinaryVoting(sigma=7.0), orders_for(8.0)
         first = chances(mech, votes)[:, 0, 1]

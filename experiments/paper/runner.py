@@ -1,11 +1,8 @@
 """Run claims, keep what was measured, and go on where a run was broken off.
 
 What is kept goes by what it came from: the code of the module that measures it (but for verdicts)
-and of what it imports here, the profile, the seeds, and the files of the data folder where they are
-read. A change of any of them measures anew.
-
-What takes long is measured in the full profile only, whose page leaves it in ``slow/``; ``make
-paper PROFILE=full`` puts it into ``results/`` here. The quick profile shows that, and says so.
+and of what it imports here, the profile, the seeds, and the files of the data folder that it uses.
+A change of any of them measures anew.
 """
 
 from __future__ import annotations
@@ -13,9 +10,8 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,17 +19,24 @@ import privote as pv
 
 from .claims import CLAIMS
 from .kinds import ABSENT, NOT_RUN, Bench, Claim, Measured, Verdict, write_whole
+from .sources import described, fingerprint
 
 #: Told after each claim: which, how many are done, of how many.
 Progress = Callable[[str, int, int], None]
-#: Where full runs leave what the quick profile does not measure.
-KEPT = Path(__file__).parent / "results"
+
+
+_WORDS = ("CLAIMS", "PLACES")
 
 
 def _code(path: Path) -> list[ast.stmt]:
-    """Return a module's statements without verdicts, which measure nothing."""
+    """Return a module's statements without verdicts and claims, which measure nothing."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return [node for node in tree.body if not getattr(node, "name", "").endswith("_verdict")]
+    return [
+        node
+        for node in tree.body
+        if not getattr(node, "name", "").endswith(("_verdict", "_result"))
+        and not (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in _WORDS)
+    ]
 
 
 # Read when this is loaded: a file that is edited during a run is not what runs.
@@ -46,20 +49,22 @@ def _built_on(name: str) -> set[str]:
     while open_ones:
         found.add(one := open_ones.pop())
         for node in _CODE[one]:
-            if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module not in found:
-                open_ones.append(str(node.module))
+            if isinstance(node, ast.ImportFrom) and node.level == 1:
+                names = [node.module] if node.module else [one.name for one in node.names]
+                open_ones += [str(one) for one in names if one not in found]
     return found
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One claim's outcome: verdict, what was measured if anything was, and the work it took."""
+    """One claim's outcome: verdict, what was measured, the work it took, and data not at hand."""
 
     claim: Claim
     verdict: Verdict
     measured: Measured | None
     seconds: float
     kept: bool
+    absent: tuple[str, ...] = ()
 
 
 def run(
@@ -95,7 +100,9 @@ def run(
     for number, claim in enumerate(chosen):
         if progress is not None:
             progress(claim.key, number, len(chosen))
-        results.append(_one(claim, bench, cache, done, fresh=fresh, kept_only=kept_only))
+        one = _one(claim, bench, cache, done, fresh=fresh, kept_only=kept_only)
+        absent = tuple(name for name in claim.sources if not described(bench.data, name))
+        results.append(replace(one, absent=absent))
     if progress is not None:
         progress("done", len(chosen), len(chosen))
     return results
@@ -108,8 +115,6 @@ def _one(
         return Result(
             claim=claim, verdict=(ABSENT, claim.needs), measured=None, seconds=0.0, kept=False
         )
-    if claim.slow and not bench.full:
-        return _of_a_full_run(claim)
     name = measurement(claim)
     file = cache / f"{name}-{_digest(claim, bench)}.json"
     # Several claims may share one measurement: it is made once a run.
@@ -118,11 +123,8 @@ def _one(
         why = f"No run has measured it yet: {claim.command}"
         return Result(claim=claim, verdict=(NOT_RUN, why), measured=None, seconds=0.0, kept=False)
     if not kept:
-        parts = file.with_suffix("")
-        if fresh and parts.is_dir():
-            shutil.rmtree(parts)
         started = time.process_time()  # of the processor: other work on the machine does not count
-        found = claim.measure(replace(bench, parts=parts))
+        found = claim.measure(bench)
         seconds = time.process_time() - started
         payload = {"seconds": seconds, "measured": None if found is None else found.plain()}
         write_whole(file, payload)
@@ -149,22 +151,6 @@ def measurement(claim: Claim) -> str:
     return f"{claim.measure.__module__.rpartition('.')[2]}.{claim.measure.__name__}"
 
 
-def _of_a_full_run(claim: Claim) -> Result:
-    """Return what the last full run left in the repository."""
-    assert claim.verdict is not None
-    file = KEPT / f"{measurement(claim)}.json"
-    if not file.is_file():
-        why = f"It takes long: {claim.command}"
-        return Result(claim=claim, verdict=(NOT_RUN, why), measured=None, seconds=0.0, kept=False)
-    read = json.loads(file.read_text(encoding="utf-8"))
-    measured = Measured.of(read["measured"])
-    word, reason = claim.verdict(measured.facts)
-    told = f" Not measured in this run: figures of {read['date']}, {claim.command}."
-    return Result(
-        claim=claim, verdict=(word, reason + told), measured=measured, seconds=0.0, kept=True
-    )
-
-
 def _digest(claim: Claim, bench: Bench) -> str:
     """Return a fingerprint of all that a measurement comes from."""
     assert claim.measure is not None
@@ -173,25 +159,14 @@ def _digest(claim: Claim, bench: Bench) -> str:
         state.update("\n".join(ast.dump(node) for node in _CODE[name]).encode())
     state.update(f"{claim.measure.__name__} {bench.profile} {bench.seeds}".encode())
     state.update(pv.__version__.encode())
-    if claim.measure.__module__.endswith(".data"):  # the others look at no file
-        for line in _files(bench.data):
-            state.update(line.encode())
+    for line in fingerprint(bench.data, claim.sources):
+        state.update(line.encode())
     return state.hexdigest()[:16]
 
 
-def _files(folder: Path | None) -> Iterator[str]:
-    """Yield name, size and time of every label file of the data folder."""
-    if folder is None:
-        return
-    for path in sorted(folder.rglob("*")):
-        if path.suffix in (".csv", ".gz", ".whl", ".txt", ".arff") and path.is_file():
-            facts = path.stat()
-            yield f"{path.relative_to(folder)} {facts.st_size} {facts.st_mtime_ns}\n"
-
-
 def counted(results: Sequence[Result]) -> dict[str, int]:
-    """Return how many claims there are of each verdict."""
+    """Return how many claims of the paper there are of each verdict."""
     found: dict[str, int] = {}
-    for result in results:
+    for result in (one for one in results if one.claim.kind != "ours"):
         found[result.verdict[0]] = found.get(result.verdict[0], 0) + 1
     return found

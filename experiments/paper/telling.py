@@ -11,7 +11,7 @@ from .runner import Result
 Row = Mapping[str, Any]
 
 _WORDS = {"sigma": "σ", "tau": "τ", "epsilon": "ε", "voc": "VOC", "chexpert": "CheXpert"}
-_WORDS |= {"mimic": "MIMIC-CXR", "padchest": "PadChest", "padchest-like": "ten voters"}
+_WORDS |= {"mimic": "MIMIC-CXR", "padchest": "PadChest"}
 _WORD = re.compile(r"[a-z]+(?:-[a-z]+)?")
 _SAME = re.compile(r"^(\S+) \[\1, \1\]$")  # what no seed changes
 
@@ -30,9 +30,11 @@ def remarks(result: Result) -> Iterator[tuple[str, str]]:
     """Yield what is said of a claim, in words: a lead and the text behind it."""
     claim, (word, reason) = result.claim, result.verdict
     figures = "" if claim.paper == "–" else f" Its figures: {claim.paper}."
-    yield "The paper:", claim.says + figures
-    yield f"Verdict: {word}.", reason
-    yield "Measured on:", f"{claim.data}."
+    ours = claim.kind == "ours"
+    yield "What it is:" if ours else "The paper:", claim.says + figures
+    yield "Result:" if ours else f"Verdict: {word}.", reason
+    absent = f"; not at hand: {', '.join(result.absent)}" if result.absent else ""
+    yield "Measured on:", f"{claim.data}{absent}."
 
 
 def first_with(results: Sequence[Result]) -> dict[str, str]:

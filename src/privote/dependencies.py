@@ -92,7 +92,7 @@ class Implications:
     def __post_init__(self) -> None:
         checked = tuple(dict.fromkeys(_pair(pair) for pair in self.pairs))
         if not checked:
-            raise InputError("implies", "must hold at least one pair of child and parent")
+            raise InputError("implies", "must contain at least one pair of child and parent")
         object.__setattr__(self, "pairs", tuple(_leaves_first(checked)))
 
     @classmethod
@@ -134,7 +134,7 @@ class Implications:
 
 def _pair(pair: Any) -> Pair:
     if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
-        raise InputError("implies", "must hold pairs (child, parent)", pair)
+        raise InputError("implies", "must contain pairs (child, parent)", pair)
     child, parent = (_name(one) for one in pair)
     return child, parent
 
@@ -144,7 +144,7 @@ def _name(label: Any) -> Name:
         return int(label)
     if isinstance(label, str) and label.strip():
         return label.strip()
-    raise InputError("implies", "must call labels by their names, or places from 0", label)
+    raise InputError("implies", "must refer to labels by name, or by position from 0", label)
 
 
 def _listed(parents: Any) -> Iterable[Any]:
@@ -165,7 +165,7 @@ def _leaves_first(pairs: Iterable[tuple[T, T]]) -> list[tuple[T, T]]:
         order = {label: at for at, label in enumerate(sorter.static_order())}
     except CycleError as error:
         cycle = " -> ".join(map(str, error.args[1]))
-        raise InputError("implies", f"must not lead back to where it began: {cycle}") from None
+        raise InputError("implies", f"must not contain a cycle: {cycle}") from None
     return sorted(pairs, key=lambda pair: order[pair[0]])
 
 
@@ -177,13 +177,13 @@ def _place(label: Name, labels: int, known: Mapping[str, int] | None) -> int:
             first = ", ".join([*known][:_FEW])
             more = ", ..." if len(known) > _FEW else ""
             raise InputError(
-                "implies", f"must name labels ({first}{more}), and {shown(label)} is none"
+                "implies", f"must name labels ({first}{more}), and {shown(label)} is not one"
             )
         if not (label.isascii() and label.isdigit()):
             raise InputError(
                 "implies",
-                f"names {shown(label)}, and these labels have no names: call them by their places, "
-                f"0 to {labels - 1}",
+                f"names {shown(label)}, but these labels have no names: use their positions, 0 to "
+                f"{labels - 1}",
             )
     place = int(label)
     if place >= labels:
@@ -201,7 +201,7 @@ def _read(path: str | os.PathLike[str]) -> list[Pair]:
     for number, row in enumerate(rows, 2):
         child, parent = (name_in((row.get(name) or "").strip()) for name in ("child", "parent"))
         if not (child and parent):
-            rule = "must have the columns child and parent, and both in line"
+            rule = "must have the columns child and parent, both filled in line"
             raise InputError("implies", f"{str(path)!r} {rule} {number}")
         pairs.append((child, parent))
     return pairs
@@ -246,7 +246,7 @@ def consistent(
         pairs = stated.places(labels.labels.shape[1], labels.label_names)
         made = _propagated(label_table("labels", labels.labels), pairs, rule)
         told = (
-            f"{len(stated.pairs)} implications were applied ({rule}), which changed "
+            f"{len(stated.pairs)} implications were applied ({rule}) and changed "
             f"{int((made != labels.labels).sum())} labels"
         )
         chances = labels.probabilities
@@ -326,7 +326,9 @@ def gated(answer: Answer, votes: Any, indicator: int) -> Release:
     """
     ballots = Ballots.of(votes)
     if not isinstance(ballots, Ballots):
-        raise UnavailableError("gated questions need dense votes: a sparse ballot is asked as one")
+        raise UnavailableError(
+            "gated questions need dense votes: a sparse ballot is asked as a whole"
+        )
     indicator = whole("indicator", indicator, 0, ballots.labels - 1)
     others = np.delete(np.arange(ballots.labels), indicator)
     labels, parts = [], list[Release]()
@@ -355,11 +357,11 @@ def _as_one(parts: list[Release], labels: Labels, ballots: Ballots, indicator: i
     """Return all that was answered as one release, which promises the budget."""
     last, asked = parts[-1], sum(part.answered for part in parts)
     told = (
-        f"label {indicator} was asked first and the others only where it was released as 1, in "
-        f"{asked} questions of one label in place of {labels.size}; others are 0"
+        f"label {indicator} was asked first, and the others only where it was released as 1: "
+        f"{asked} questions on single labels instead of {labels.size}; all other labels are 0"
     )
     if last.allowance is None:
-        told += "; epsilon is the whole budget, whatever the number of questions"
+        told += "; epsilon is the whole budget, for any number of questions"
     names = ballots.query_names
     return replace(
         last,

@@ -24,24 +24,33 @@ _USER, _QUERY = re.compile(":/+.*@"), re.compile(r"(:/+[^?]*)\?.*")  # a path ma
 
 
 class PrivoteError(Exception):
-    """Anything privote refuses to do. ``exit_code`` is what the command line returns.
+    """Base class of all errors raised by privote. ``exit_code`` is that of the command line.
 
-    ``PrivoteError("sigma", "must be positive", -1)`` says "sigma must be positive, got -1";
-    ``PrivoteError("a whole sentence.")`` is about no argument. A rule names further arguments
-    between backticks, as in "goes with `quota`" or "needs `resume=True`": who words the error for
-    other readers than Python's, such as those of a command line, puts its own names there.
+    An error is data: a code, an argument, a rule and a value. ``PrivoteError("sigma", "must be
+    positive", -1)`` reads "sigma must be positive, got -1"; ``PrivoteError("a whole sentence.")``
+    is about no argument. A rule names other arguments between backticks, as in "needs
+    `resume=True`"; the command line replaces them by its options.
 
     Attributes
     ----------
     code
-        What kind of refusal this is, in a word that stays the same when the sentence is improved.
-        A class has one; ``code=`` names a narrower one where there is no argument to tell by.
+        The kind of error, in one word that does not change when the sentence does. Each class has
+        one; ``code=`` gives a narrower one.
     argument
-        Who broke the rule; None where the error is about no argument.
+        The argument that broke the rule, or None.
     rule
         The rule, or the whole sentence.
     shown
-        The value that broke it, as a message shows it; None if none is shown.
+        The value that broke the rule, as shown in the message, or None.
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> try:
+    ...     pv.BinaryVoting(sigma=-1)
+    ... except pv.PrivoteError as error:
+    ...     print(error.code, error.argument, error.exit_code)
+    input sigma 2
     """
 
     exit_code = 1
@@ -75,14 +84,29 @@ class PrivoteError(Exception):
 
 
 class PrivoteWarning(UserWarning):
-    """What looks wrong in what was given, and is not refused: it may be meant."""
+    """Warns of input that looks wrong but may be intended.
+
+    Examples
+    --------
+    >>> import warnings, privote as pv
+    >>> warnings.simplefilter("error", pv.PrivoteWarning)  # treat such warnings as errors
+    """
 
 
 class InputError(PrivoteError, ValueError):
     """An argument breaks a rule; nothing was charged and nothing was changed.
 
-    The message may end up in a log, or with whoever is asked for help. What stands in a private
-    file is not in there, but in ``sealed``: for the owner's eyes, who has to find the place.
+    The message never quotes private files, so it may be logged or sent to others. Such a value is
+    in ``sealed``, for the owner's eyes.
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> try:
+    ...     pv.poll({"Ada": [1, 0], "Bo": [0, 1]}, epsilon=0, delta=1e-6)
+    ... except pv.InputError as error:
+    ...     print(error.argument)
+    epsilon
     """
 
     exit_code = 2
@@ -102,42 +126,83 @@ class InputError(PrivoteError, ValueError):
 
 
 class BallotError(InputError):
-    """Votes that break a rule of votes, or of a mechanism."""
+    """The votes break a rule of votes or of the mechanism; nothing was charged.
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> try:
+    ...     pv.Ballots.of([[[0, 7]]])
+    ... except pv.BallotError as error:
+    ...     print(error.code)
+    ballot
+    """
 
     code = "ballot"
 
 
 class UnavailableError(InputError):
-    """A combination that privote does not offer because it has no proof (or no code) for it."""
+    """A combination that privote does not offer, because there is no proof or no code for it.
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> issubclass(pv.UnavailableError, pv.InputError)
+    True
+    """
 
     code = "unavailable"
 
 
 class MissingExtraError(PrivoteError, ImportError):
-    """An optional dependency is not installed; the message names the extra to install."""
+    """An optional dependency is not installed; the message names the extra to install.
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> issubclass(pv.MissingExtraError, ImportError)
+    True
+    """
 
     exit_code = 2
     code = "extra"
 
 
 class BudgetError(PrivoteError):
-    """The privacy budget does not allow the request; nothing was released."""
+    """The privacy budget does not allow the request; nothing was released.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> votes, mechanism = np.zeros((9, 5, 2), bool), pv.BinaryVoting(sigma=1.0)
+    >>> try:
+    ...     pv.label(votes, epsilon=0.1, delta=1e-6, mechanism=mechanism, queries=9)
+    ... except pv.BudgetError as error:
+    ...     print(error.exit_code)
+    3
+    """
 
     exit_code = 3
     code = "budget"
 
 
 class DrawnError(PrivoteError):
-    """What a draft paid for was drawn by a run of another copy of it; nothing was drawn again."""
+    """Another copy of this draft has already drawn what was paid for; nothing was drawn again."""
 
     exit_code = 3
     code = "drawn"
 
 
 class ChargedError(PrivoteError):
-    """The budget is charged and labels were released, but what was to be made of them was not.
+    """The budget is charged, but the run did not finish; resume it at no further charge.
 
-    ``draft`` is the file in which the labels are; resuming finishes from it, for nothing more.
+    ``draft`` is the file that keeps what was released.
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> pv.ChargedError.exit_code  # of privote label: repeat the command with --resume
+    6
     """
 
     exit_code = 6
@@ -149,18 +214,28 @@ class ChargedError(PrivoteError):
 
 
 class ChargedInterruptError(ChargedError, KeyboardInterrupt):
-    """The same, because somebody interrupted the work."""
+    """The budget is charged, but the run was interrupted; resume it at no further charge."""
 
 
 class LedgerError(PrivoteError):
-    """The ledger is broken, unreadable or was tampered with."""
+    """The ledger is broken, unreadable or was tampered with; nothing was released.
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> try:
+    ...     pv.Ledger.open("no-such-folder/ledger.db", readonly=True)
+    ... except pv.LedgerError as error:
+    ...     print(error.exit_code)
+    4
+    """
 
     exit_code = 4
     code = "ledger"
 
 
 class PeerError(PrivoteError):
-    """Another party of a coalition failed, or sent what it should not."""
+    """Another party of a coalition failed, or sent an invalid message."""
 
     exit_code = 5
     code = "peer"
@@ -237,7 +312,7 @@ def positive(name: str, value: Any) -> float:
     if not number > 0:
         raise InputError(name, "must be finite and positive", value)
     if not _LEAST <= number <= _MOST:
-        raise InputError(name, f"must lie from {_LEAST:g} to {_MOST:g}", value)
+        raise InputError(name, f"must be from {_LEAST:g} to {_MOST:g}", value)
     return number
 
 

@@ -100,8 +100,8 @@ class Draft:
                 self._check_resume(was)
             elif self.paid and not force:
                 raise InputError(
-                    f"what was charged, and not finished, lies in {str(self.path)!r}: finish with "
-                    "`resume=True`, or throw it away with `force=True`"
+                    f"{str(self.path)!r} is the draft of a run that was charged but not finished: "
+                    "finish it with `resume=True`, or discard it with `force=True`"
                 )
             else:
                 self._begin()
@@ -148,9 +148,9 @@ class Draft:
         both stated by nobody.
         """
         if self.charged and not lasts:
-            raise InputError("ledger", "must be given: it was charged for what is resumed")
+            raise InputError("ledger", "must be given: the run that is resumed was charged to it")
         if lasts and self.paid and not self.charged:
-            raise InputError("ledger", "must not be given: what is resumed was drawn without one")
+            raise InputError("ledger", "must not be given: the run that is resumed had none")
 
     def reserve(self, room: int) -> None:
         """Take so many bytes on the disk, before anything is charged."""
@@ -192,9 +192,8 @@ class Draft:
             raised = ChargedError if isinstance(error, Exception) else ChargedInterruptError
             why = str(error) or type(error).__name__
             raise raised(
-                "the budget is charged, and what was released so far is safe in "
-                f"{str(self.path)!r}, but the work was not finished: {why}. Do the same again with "
-                "`resume=True`: it costs nothing more",
+                f"the budget is charged but the run did not finish: {why}. What was released so "
+                f"far is in {str(self.path)!r}. Repeat with `resume=True`, at no further charge",
                 draft=self.path,
             ) from error
 
@@ -238,9 +237,9 @@ class Draft:
             if not self.paid:
                 raise self._unwritable(error) from None
             raise ChargedError(
-                "the budget is charged, but what was drawn cannot be kept in "
-                f"{str(self.path)!r}: {error.strerror or error}. When there is room, do the same "
-                "again with `resume=True`: it costs nothing more",
+                f"the budget is charged, but the outcome cannot be written to {str(self.path)!r}: "
+                f"{error.strerror or error}. Free some space and repeat with `resume=True`, at no "
+                "further charge",
                 draft=self.path,
             ) from None
         if kind != _CHARGE:
@@ -303,18 +302,18 @@ class Draft:
     def _check_resume(self, was: Mapping[str, Any] | None) -> None:
         if was is None:
             raise InputError(
-                "resume", f"needs a draft, and {str(self.path)!r} is none: nothing was charged"
+                "resume", f"needs a draft, and {str(self.path)!r} is not one: nothing was charged"
             )
         for name, value in self._asked.items():
             if was.get(name) != value:
                 raise InputError(
-                    "resume", f"must ask for the same: {name} was {was.get(name)!r}", value
+                    "resume", f"must repeat the same call: {name} was {was.get(name)!r}", value
                 )
         os.ftruncate(self._file, self._end)  # gives back what was reserved
 
     def _unwritable(self, error: OSError) -> InputError:
         return InputError(
-            "output", f"must have room in {str(self.path.parent)!r}: {error.strerror or error}"
+            "output", f"needs free space in {str(self.path.parent)!r}: {error.strerror or error}"
         )
 
 
@@ -332,7 +331,7 @@ def drafted(
 ) -> Iterator[Draft | None]:
     """Yield a draft that somebody opened already, one that is opened here, or none."""
     if draft is None and resume:
-        raise InputError("resume", "needs the file that an earlier call was to write")
+        raise InputError("resume", "needs `output`, the file of the earlier call")
     if draft is None or isinstance(draft, Draft):
         yield draft
         return
@@ -369,19 +368,19 @@ def check_new(
         why = getattr(error, "strerror", None) or error
         raise InputError(argument, f"{str(path)!r:.200} cannot be written: {why}") from None
     if file.is_dir():
-        raise InputError(argument, f"must be a file, and {str(path)!r} is a folder")
+        raise InputError(argument, f"must be a file, but {str(path)!r} is a folder")
     if not file.parent.is_dir():
         raise InputError(
             argument, f"{str(path)!r} cannot be written: there is no folder {str(file.parent)!r}"
         )
     if os.path.realpath(file) in {os.path.realpath(other) for other in keep}:
         raise InputError(
-            argument, f"{str(path)!r} is used by this command already: name another file"
+            argument, f"{str(path)!r} is already used by this command: name another file"
         )
     if file.is_symlink() and not file.exists():
-        raise InputError(argument, f"{str(path)!r} is a link that leads nowhere: name a file")
+        raise InputError(argument, f"{str(path)!r} is a broken link: name a file")
     if file.exists() and not force:
-        raise InputError(argument, f"{str(path)!r} exists; give `force=True` to replace it")
+        raise InputError(argument, f"{str(path)!r} exists; give `force=True` to overwrite it")
     return file
 
 
@@ -440,20 +439,20 @@ def locked(path: Path, *, make: bool) -> int:
         except FileNotFoundError:
             if make:
                 raise InputError(
-                    "output", f"must be in a folder, and there is no {str(path.parent)!r}"
+                    "output", f"must be in an existing folder, and there is no {str(path.parent)!r}"
                 ) from None
             raise InputError("resume", f"needs a draft, and there is no {str(path)!r}") from None
         except OSError as error:
             raise InputError(
                 "output",
-                f"must be in a folder that can be written to, and {str(path.parent)!r} cannot: "
+                f"must be in a writable folder, and {str(path.parent)!r} is not: "
                 f"{error.strerror or error}",
             ) from None
         try:
             if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise InputError("output", f"needs {str(path)!r}, which is no regular file")
+                raise InputError("output", f"needs {str(path)!r}, which is not a regular file")
             if lock(file) is False:
-                rule = f"must be written by one run at a time, and another has {str(path)!r}"
+                rule = f"must be used by one run at a time, and another run has {str(path)!r} open"
                 raise InputError("output", rule)
             now = os.stat(path, follow_symlinks=False)
             if os.path.samestat(now, os.fstat(file)):
@@ -489,8 +488,8 @@ def _move(part: Path, output: Path, *, force: bool) -> None:
                 return
             raise InputError(
                 "output",
-                f"must be new, and {str(output)!r} was made by somebody else meanwhile; with "
-                "`force=True` it is replaced",
+                f"must be new, and {str(output)!r} was created meanwhile; give `force=True` to "
+                "overwrite it",
             ) from None
         except OSError:
             pass  # a file system without links
@@ -528,7 +527,7 @@ def check_file(path: str | os.PathLike[str], what: str = "file") -> Path:
     """
     file, mode = _status(path, what)
     if not stat.S_ISREG(mode):
-        raise InputError(what, f"{str(path)!r} must be a regular file, and is {_kind(mode)}")
+        raise InputError(what, f"{str(path)!r} must be a regular file, but is {_kind(mode)}")
     return file
 
 
@@ -536,7 +535,7 @@ def check_tree(path: str | os.PathLike[str], what: str = "folder") -> dict[str, 
     """Return the size of every file in a folder, by its path there; refuse anything but files."""
     folder, mode = _status(path, what)
     if not stat.S_ISDIR(mode):
-        raise InputError(what, f"{str(path)!r} must be a folder, and is {_kind(mode)}")
+        raise InputError(what, f"{str(path)!r} must be a folder, but is {_kind(mode)}")
     sizes: dict[str, int] = {}
     for place, _, files in os.walk(folder, onerror=_refuse):
         for name in files:
@@ -544,7 +543,7 @@ def check_tree(path: str | os.PathLike[str], what: str = "folder") -> dict[str, 
             if not stat.S_ISREG(mode):
                 raise InputError(
                     what,
-                    f"{str(path)!r} must hold regular files only, and {name!r} is {_kind(mode)}",
+                    f"{str(path)!r} must contain only regular files, but {name!r} is {_kind(mode)}",
                 )
             sizes[file.relative_to(folder).as_posix()] = file.stat().st_size
     return sizes
@@ -554,7 +553,8 @@ def check_unpacked(what: str, stored: int, unpacked: int, squeezed: int = _SQUEE
     """Refuse what would unpack to far more than its bytes can tell."""
     if unpacked > max(_UNPACKED, squeezed * stored):
         raise InputError(
-            what, f"would unpack to {unpacked:.3g} bytes from {stored}, which no data needs"
+            what,
+            f"would unpack from {stored} to {unpacked:.3g} bytes, which is refused as an attack",
         )
 
 
@@ -610,7 +610,7 @@ def as_place(place: Any, what: str = "path") -> str:
 def check_here(argument: str, path: Any) -> None:
     """Refuse a URL, or a path that was made of one, where only a file of this machine will do."""
     if _SCHEME.match(str(path)) and not Path(Path(path).parts[0]).exists():
-        raise InputError(argument, "must be a path on this machine, and no URL: copy the file")
+        raise InputError(argument, "must be a local path, not a URL: copy the file first")
 
 
 def name_of(place: str, what: str = "votes file") -> str:

@@ -74,18 +74,19 @@ def forecast(
     said = []
     if 1 - high > WORRY:
         said.append(
-            f"There is much noise for so few voters: {1 - high:.0%} of the labels that "
-            f"{_whoever(told)} wants are missed, and more of those on which voters differ."
+            f"There is too much noise for so few voters: {100 * (1 - high):.0f} % of the labels "
+            f"that {_whoever(told)} wants are missed, and more of those on which voters disagree."
         )
     if low > WORRY * (1 + 1e-6):  # a bar for this very chance is rounded
         said.append(
-            f"{low:.0%} of the labels that nobody wants are released as 1: where "
-            "few labels are wanted, many of the ones are false."
+            f"{100 * low:.0f} % of the labels that nobody wants are released as 1. If few labels "
+            "are wanted, many of the ones are false."
         )
     if lasts is not None and lasts < asked:
         said.append(
-            f"If {YES:.0%} of all votes are a yes, the allowance lasts for {lasts:,} of "
-            f"{asked:,} queries. Later labels fall to the baseline: 0, unless you gave another."
+            f"If {100 * YES:.0f} % of all votes are yes, the allowance lasts for {lasts:,} of "
+            f"{asked:,} queries. After that, labels fall back to the baseline (0, unless you gave "
+            "another)."
         )
     return {**told, "warnings": said}
 
@@ -103,15 +104,15 @@ def chance_of_one(mechanism: Mechanism, voters: int, labels: int, count: int) ->
 def expected(told: Mapping[str, Any]) -> str:
     """Return a forecast in words, without its warnings."""
     text = (
-        f"A label that {_whoever(told)} wants is missed with probability {told['missed']:.2g}, one "
-        f"that nobody wants is released with probability {told['false_alarm']:.2g}."
+        f"A label that {_whoever(told)} wants is missed with probability {told['missed']:.2g}. A "
+        f"label that nobody wants is released with probability {told['false_alarm']:.2g}."
     )
     if told["share_needed"] is None:
         return text
     near = told["near"]
-    of = "the voters" if near is None else f"the about {near:,} voters near it"
-    share = f"{told['share_needed']:.0%} of {of}"
-    return f"{text} A label that {share} want is released with 95 percent."
+    of = "the voters" if near is None else f"the voters near it (about {near:,})"
+    share = f"{100 * told['share_needed']:.0f} % of {of}"
+    return f"{text} A label that {share} want is released with 95 % probability."
 
 
 def _whoever(told: Mapping[str, Any]) -> str:

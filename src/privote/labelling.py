@@ -42,8 +42,8 @@ STOPPED = "It stopped after"  # begins the sentence that says so
 _CELL, _QUERY, _MORE = 10, 24, 1 << 16  # bytes of a label, of a row, and of everything else
 Rows = npt.NDArray[np.int64]
 _SOME = 10  # queries, and voters for each of them: an array that has both is rarely meant so
-_NO_FURTHER = "the run that is finished here got no further"
-_NEXT = "the next query would not fit the budget, in the worst case"
+_NO_FURTHER = "the run that was resumed had got no further"
+_NEXT = "the next query would exceed the budget in the worst case"
 
 
 @dataclass(frozen=True)
@@ -86,82 +86,99 @@ def label(
     force: bool = False,
     seed: int | None = None,
 ) -> Release:
-    """Release private labels for votes, within a budget.
+    """Release differentially private labels for votes, within a budget.
 
-    By default nothing needs to be guessed: how often voters speak is learnt from their votes, for
-    about a tenth of the budget; the noise follows from that; noisy tallies are released for all
-    queries, and labels are decided from all of them together, which is free
-    (:func:`privote.decide`). ``quality`` of the release says how good they are expected to be.
+    By default there is nothing to tune. About a tenth of the budget is spent on learning privately
+    how often voters say yes, and the noise is set from that. Noisy tallies of all queries are
+    released; labels are then decided from all tallies together, at no cost
+    (:func:`privote.decide`). ``quality`` of the release is the expected quality of the labels.
 
     Parameters
     ----------
     votes
-        (queries, voters, labels): bool or 0/1/-1 array, probabilities, ballots, a data frame, or
-        the path or URL of a votes file. An array of floats, also in a file, holds probabilities,
-        which are rounded to percents, unless a mechanism is named or a ``threshold`` given; -1 is
-        a missing vote.
-        Names of queries and labels, where there are any, go into the release; names of voters serve
-        as ``voter_ids``.
+        (queries, voters, labels): a bool or 0/1/-1 array (-1 is a missing vote), probabilities,
+        ballots, a data frame, or the path or URL of a votes file. Floats are probabilities; they
+        are rounded to percents, unless a mechanism is named or a ``threshold`` is given. Names of
+        queries and labels, where there are any, go into the release; names of voters serve as
+        ``voter_ids``.
     epsilon, delta
-        The budget, for replacing one voter's ballots on all queries.
+        The privacy budget. Neighbouring votes differ in one voter's ballots, on any or all queries.
     mechanism
-        ``"auto"`` (default): as said above. Or e.g. ``BinaryVoting(sigma=7.0)``, taken as it is.
+        ``"auto"`` (default): as described above. Or a mechanism such as
+        ``BinaryVoting(sigma=7.0)``.
     guarantee
-        ``"allowance"``: unconditional, epsilon fixed before any vote is seen; each voter may depart
-        from the baseline so often, and counts as the baseline after that. ``"worst-case"``:
-        unconditional, plain composition, and nobody runs out; a named mechanism answers until the
-        next query would not fit. ``"auto"`` (default): allowance; for a named mechanism without a
-        ledger, worst-case where all queries fit. ``"ptr"``: unconditional at the prices of
-        consensus; a private test decides whether all labels leave or none, and is charged either
-        way. Binary only. ``"data-dependent"``: the paper's; about these votes only, exact epsilon
-        sealed, a sanitized one published for Binary; ``epsilon`` is no more than a public design
-        target.
+        ``"allowance"``: unconditional; epsilon is fixed before any vote is seen. Each voter may
+        differ from the baseline a limited number of times, and counts as the baseline after that.
+        ``"worst-case"``: unconditional; plain composition, and no voter is limited. A named
+        mechanism answers until the next query would exceed the budget. ``"auto"`` (default):
+        allowance; for a named mechanism without a ledger, worst-case if all queries fit. ``"ptr"``
+        (Binary only): unconditional and cheaper where voters agree; a private test decides whether
+        all labels are released or none, and is charged either way. ``"data-dependent"``: the
+        paper's accounting, which holds for these votes only. The exact epsilon is sealed; a
+        sanitized one is published for Binary. ``epsilon`` is then only a public design target.
     queries
-        How many to answer: the first ones; by default all. A number is needed for
-        ``"data-dependent"`` and ``"ptr"``.
+        Answer only the first ``queries`` queries; default: all. Required for ``"data-dependent"``
+        and ``"ptr"``.
     plan_for
-        With a ledger: for how many queries in all the allowance is learnt, these included. Later
-        calls go on with it at no further cost; it is for no more queries than that.
+        With a ledger: the total number of queries that the allowance must last for, including
+        these. Later calls use the rest at no further charge, up to that number.
     baseline
-        (queries, labels) public guess for ``"allowance"``; zeros by default.
+        (queries, labels): for ``"allowance"``, a public guess of the labels; default: zeros.
     threshold
-        Of probabilities: one value, or one per label, from which on a vote is a yes.
+        For probabilities: a vote is a yes at or above this value; one value, or one per label.
     ledger, dataset, consumer
-        A :class:`privote.Ledger` or its path: then the budget is the data set's, over all runs
-        and all processes. Without one, the budget is this call's.
+        A :class:`privote.Ledger` or its path, and names in it. The budget then covers all runs on
+        the data set, in all processes. Without a ledger it covers this call only.
     voter_ids
-        Names of the voters, where their allowances last beyond one call; those in the votes unless
-        given. Without names a voter is known by its place in the votes, which must then be the
-        same in every call.
+        Names of the voters, by which a ledger recognises them in later calls; default: the names in
+        the votes. Without names a voter is identified by its position, which must be the same in
+        every call.
     output
-        A new ``.npz`` file to save the release in. It is claimed before anything is charged, and
-        what is drawn is on disk as soon as it is drawn: if anything fails after that,
-        :class:`privote.errors.ChargedError` says where it is. An :class:`Output` writes other
-        files.
+        A new ``.npz`` file for the release. It is reserved before anything is charged, and labels
+        are on disk as soon as they are drawn. If the call fails after the charge, it raises
+        :class:`privote.ChargedError`, which names the draft. An :class:`Output` writes other files.
     resume
-        Finish what an earlier call with the same arguments left behind in ``output``. What was
-        released stays as it is, what was charged is not charged again, and the queries that are
-        left are answered. With None for ``votes`` only what was released is written.
+        Finish an earlier call with the same arguments that failed. Released labels stay as they
+        are, nothing is charged twice, and the remaining queries are answered. With ``votes=None``,
+        only what was released is written.
     force
-        Replace the file if it exists.
+        Overwrite the file if it exists.
     seed
-        An integer makes a simulation, marked as such; it protects nobody. The same call gives the
-        same labels again.
+        An integer draws repeatable noise. The release is marked as simulated and protects nobody.
 
-    Bad input raises before anything is charged or drawn.
+    Returns
+    -------
+    Release
+
+    Raises
+    ------
+    InputError
+        Before anything is charged or drawn.
+    BudgetError
+        If the budget does not allow the request; nothing is released.
+    ChargedError
+        If the call fails after the charge; ``resume=True`` finishes it.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> votes = np.random.default_rng(0).random((100, 50, 4)) < 0.1
+    >>> release = pv.label(votes, epsilon=8.0, delta=1e-5)
+    >>> release.labels.shape, release.epsilon, release.delta
+    ((100, 4), 8.0, 1e-05)
     """
     if output is not None and not isinstance(output, Output):
         path = check_new("output", output, (".npz",), force=force or resume)
         output = Output(path, partial(_save, path, force=force))
     _check(mechanism, guarantee)
     if plan_for is not None and ledger is None:
-        raise InputError("plan_for", "needs a `ledger`, in which later calls find what is left")
+        raise InputError("plan_for", "needs a `ledger`, which keeps what is left for later calls")
     asked = {"epsilon": epsilon, "delta": delta, "guarantee": guarantee, "seed": seed}
     asked |= {"dataset": dataset, "consumer": consumer, "queries": queries}
     asked |= {"mechanism": mechanism, "plan_for": plan_for}
     asked |= {} if output is None else output.asked
     if output is None and resume:
-        raise InputError("resume", "needs the file that an earlier call was to write")
+        raise InputError("resume", "needs `output`, the file of the earlier call")
     draft: Draft | None = None
     with ExitStack() as stack:
         if output is not None:
@@ -191,8 +208,8 @@ def label(
                 guarantee = known["guarantee"]
                 lasts = getattr(ledger, "lasts", ledger is not None)
                 if not lasts and known.get("voters") != order:
-                    rule = "must be with the same voters, in the same order"
-                    raise InputError("resume", f"{rule}: by it is known what each of them has left")
+                    rule = "must repeat the call with the same voters in the same order"
+                    raise InputError("resume", f"{rule}: what is left to each voter depends on it")
             elif guarantee == AUTO:
                 only = ledger is not None or baseline is not None or voter_ids is not None
                 size = ballots.voters, ballots.labels, wanted
@@ -246,13 +263,13 @@ def _check(mechanism: Any, guarantee: Any) -> None:
     if not isinstance(mechanism, Mechanism) and not (
         isinstance(mechanism, str) and mechanism == AUTO
     ):
-        rule = "must be auto or a privote mechanism, such as BinaryVoting(sigma=7.0)"
+        rule = "must be 'auto' or a privote mechanism, such as BinaryVoting(sigma=7.0)"
         raise InputError("mechanism", rule, mechanism)
     if guarantee not in (AUTO, *GUARANTEES):
         known = ", ".join((AUTO, *GUARANTEES))
         raise InputError("guarantee", f"must be one of {known}", guarantee)
     if isinstance(mechanism, str) and guarantee in ("ptr", "data-dependent"):
-        rule = f"must be named with `guarantee={guarantee}`: no noise follows from that"
+        rule = f"must be named with `guarantee={guarantee}`, which does not set the noise"
         raise InputError("mechanism", rule, mechanism)
 
 
@@ -333,8 +350,8 @@ def read_as(ballots: BallotSource, voter_ids: Any = None) -> str:
     if not 1 < sizes[0] < sizes[1] or _has_names(ballots, voter_ids):
         return said
     return (
-        f"{said}. More voters than queries: is that so? Of an array the first axis is the queries, "
-        "the second the voters, who are protected"
+        f"{said}. There are more voters than queries; is that right? The first axis of an array "
+        "is the queries, the second the voters, who are protected"
     )
 
 
@@ -358,7 +375,7 @@ def warn_of_axes(ballots: BallotSource, voter_ids: Any = None) -> None:
         odd = f"{labels} labels of {queries} queries and {voters} voters"
     if odd is not None and (voters == 1 or not _has_names(ballots, voter_ids)):
         warnings.warn(
-            f"votes have {odd}: their axes are (queries, voters, labels), got shape "
+            f"votes have {odd}. The axes must be (queries, voters, labels), and the shape is "
             f"({queries}, {voters}, {labels}); are they in this order?",
             PrivoteWarning,
             stacklevel=3,
@@ -406,7 +423,7 @@ class KeptReleases:
         if queries not in (None, part.answered) or not (
             rows is None or np.array_equal(rows, about)
         ):
-            raise InputError("resume", "must be with the same votes, and these are cut otherwise")
+            raise InputError("resume", "must repeat the call with the same votes")
         self.answered += part.answered
         return part
 
@@ -442,8 +459,8 @@ class KeptReleases:
         if not parts:
             raise InputError(
                 "resume",
-                f"needs labels, and {str(self.draft.path)!r} has none: nothing was released. With "
-                "the votes it goes on, and pays no second time for what the ledger has charged",
+                f"needs labels, and {str(self.draft.path)!r} has none: nothing was released. Give "
+                "the votes to continue; nothing is charged twice",
             )
         labels = np.concatenate([part.labels for part, _ in parts])
         names = tuple(name for part, _ in parts for name in part.query_names or ())
@@ -472,29 +489,39 @@ def room(queries: int, labels: int, names: int = 0) -> int:
 
 
 class Electorate:
-    """Registered voters and what is left of each one's allowance.
+    """Registered voters and what is left of their allowances; answers batches of adaptive queries.
 
-    The guarantee is fixed before a vote is seen (see :mod:`privote.accounting.allowance`). Whoever
-    runs out counts as the public baseline from then on; who did is sealed.
+    The guarantee is fixed before any vote is seen (see :mod:`privote.accounting.allowance`). A
+    voter who has used up the allowance counts as the public baseline from then on; which voters did
+    is sealed.
 
     Parameters
     ----------
     mechanism
         How a tally becomes a release.
     voters, labels
-        The size of the electorate. Fixed: a batch from fewer voters leaves the others missing.
+        The size of the electorate, which is fixed. Voters absent from a batch count as missing.
     epsilon, delta
-        The promise for all batches together, for replacing one voter's ballots everywhere.
+        The guarantee for all batches together, for replacing one voter's ballots in all of them.
     allowance
-        ``None``: the largest that keeps the promise. Or one value, or one per voter, no larger.
+        ``None``: the largest that keeps the guarantee. Or one value, or one per voter, not larger.
     voter_ids
-        Names of the voters; needed if batches list them in changing order or leave some out.
-        Without names a voter is known by its place, which must then never change.
+        Names of the voters; required if their order changes between batches or some are absent.
+        Without names a voter is identified by its position, which must never change.
     ledger, dataset, consumer
-        Where the allowance is kept beyond this object, and under which names. An electorate
-        with the same mechanism, voters and names goes on where the ledger says it stopped.
+        Where the allowance is kept, and under which names. An electorate with the same mechanism,
+        voters and names continues from the ledger.
     seed
-        ``None``: secure. An integer makes a simulation of every batch.
+        ``None``: secure randomness. An integer makes every batch a simulation.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> mechanism = pv.BinaryVoting(sigma=7.0)
+    >>> electorate = pv.Electorate(mechanism=mechanism, voters=50, labels=4, epsilon=8, delta=1e-5)
+    >>> release = electorate.answer(np.zeros((10, 50, 4), bool))
+    >>> release.answered
+    10
     """
 
     def __init__(
@@ -539,7 +566,7 @@ class Electorate:
 
     @property
     def delta(self) -> float:
-        """The delta of the promise."""
+        """The delta of the guarantee."""
         return self._guardian.budget.delta
 
     @property
@@ -563,7 +590,7 @@ class Electorate:
 
     @property
     def sealed(self) -> Sealed:
-        """For the owner's eyes: what each voter has spent and who ran out."""
+        """For the owner's eyes: what each voter has spent, and who has nothing left."""
         return self._allowance.spending()
 
     def __repr__(self) -> str:
@@ -575,7 +602,9 @@ class Electorate:
 
     # A copy would hold the same allowance twice, and spend it twice.
     def _refuse(self, *_: Any) -> NoReturn:
-        raise TypeError("an Electorate cannot be copied or pickled: its allowance exists once")
+        raise TypeError(
+            "an Electorate cannot be copied or pickled: a copy would spend its allowance twice"
+        )
 
     __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
 
@@ -586,19 +615,19 @@ class Electorate:
         *,
         voter_ids: Sequence[Any] | None = None,
     ) -> Release:
-        """Answer every query of a batch; its queries and baseline may depend on past releases.
+        """Answer all queries of a batch. Queries and baseline may depend on past releases.
 
-        A batch is never cut short: whoever runs out counts as the baseline.
+        All queries are answered: a voter without allowance left counts as the baseline.
 
         Parameters
         ----------
         votes
             (queries, voters, labels) array, ballots or path.
         baseline
-            (queries, labels) public guess, e.g. the current student's prediction; zeros by default.
-            A vote that agrees with it costs nothing. Never derive it from private votes.
+            (queries, labels): a public guess, e.g. the current student's prediction; default:
+            zeros. A vote that agrees with it costs nothing. Never derive it from private votes.
         voter_ids
-            Names of this batch's voters, in the order of the cube's second axis.
+            Names of this batch's voters, in the order of the second axis.
         """
         ballots = Ballots.of(votes)
         if ballots.labels != self.labels:
@@ -606,8 +635,8 @@ class Electorate:
         if voter_ids is None and ballots.voters != self.voters:
             raise InputError(
                 "votes",
-                f"must have {self.voters} voters, got {ballots.voters}; name them with "
-                "`voter_ids` if some are absent",
+                f"must have {self.voters} voters, got {ballots.voters}; if some are absent, name "
+                "the others with `voter_ids`",
             )
         release = self._guardian.release(ballots, baseline=baseline, voter_ids=voter_ids)
         near, few = getattr(ballots, "near", None), ballots.sparse or baseline is not None

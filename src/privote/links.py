@@ -44,7 +44,7 @@ class GaussianLink:
     def __post_init__(self) -> None:
         object.__setattr__(self, "sigma", positive("sigma", self.sigma))
         if self.quota is not None and self.false_alarm is not None:
-            raise InputError("`quota` and `false_alarm` both place the bar: give one of them")
+            raise InputError("`quota` and `false_alarm` both set the bar: give only one")
         for name in ("quota", "false_alarm"):
             value = getattr(self, name)
             if value is None:
@@ -86,9 +86,16 @@ class OptimalLink:
     Parameters
     ----------
     cost
-        The most that a vote costs, as a Rényi divergence; instead of ``sigma``.
+        The largest cost of a single vote, as a Rényi divergence; instead of ``sigma``.
     order
-        The Rényi order of that cost.
+        The Rényi order at which ``cost`` is measured.
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> mechanism = pv.BinaryVoting(link=pv.OptimalLink(cost=0.01, order=4.0))
+    >>> mechanism.link.order
+    4.0
     """
 
     cost: float
@@ -110,8 +117,8 @@ class OptimalLink:
         if min(voters, most) > _MOST_MARGINS:
             raise InputError(
                 "cost",
-                f"must be larger for {voters} voters: at cost {self.cost:g} and order "
-                f"{self.order:g} an optimal link takes {most:.3g} votes to decide, and at most "
+                f"must be larger for {voters} voters: with cost {self.cost:g} and order "
+                f"{self.order:g}, an optimal link needs a margin of {most:.3g} votes, and at most "
                 f"{_MOST_MARGINS} are tabulated; give sigma instead",
             )
         return min(voters, 3 * _MOST_MARGINS)
@@ -129,7 +136,7 @@ class OptimalLink:
         margin = np.asarray(margin)
         if margin.dtype.kind not in "iu":
             raise InputError(
-                "an optimal link is defined on whole votes only: margins must be integers"
+                "margins must be integers: an optimal link is defined on whole votes only"
             )
         size = np.abs(margin)
         most = voters if size.max(initial=0) <= voters else max(voters, _FARTHEST)
@@ -196,7 +203,7 @@ class SkellamLink:
         """Return log Pr[0], log Pr[1] on the last axis: (..., 2). Margins must be integers."""
         margin = np.asarray(margin)
         if margin.dtype.kind not in "iu":
-            raise InputError("shares of noise are whole: margins must be integers")
+            raise InputError("margins must be integers: shares of noise are drawn as integers")
         return skellam(self.unknown(voters), self.steps * margin - self.bar(voters))
 
 

@@ -146,7 +146,7 @@ def _check(
     if scores.min() < 0 or scores.max() > 1:
         raise InputError(
             "Y_score",
-            "must lie in [0, 1] if Y_pred is not given (a score of 0.5 is then a 1), got "
+            "must be in [0, 1] if Y_pred is not given (a score of 0.5 or more counts as 1), got "
             f"scores from {scores.min():g} to {scores.max():g}",
         )
     return truth, (scores >= 0.5).astype(np.int8), scores

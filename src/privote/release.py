@@ -6,12 +6,13 @@ import json
 import math
 import os
 import platform
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +56,11 @@ def read_facts(text: str) -> dict[str, Any]:
     """Return the facts of a release as JSON states them, each once; :meth:`Release.facts`."""
     facts = json.loads(text, object_pairs_hook=_each_once)
     if not isinstance(facts, dict):
-        raise ValueError("it holds no facts")
+        raise ValueError("it contains no facts")
     own = facts.get("promise", facts)  # of a student, whose statement says more
     for name in own.keys() - {"labels", "reasons"}:
         if own[name] != facts.get(name):
-            raise ValueError(f"it states {name} twice, and not the same")
+            raise ValueError(f"it states {name} twice, with different values")
     return dict(own)
 
 
@@ -71,7 +72,7 @@ def drawn_of(parts: Iterable[Release]) -> tuple[str, ...]:
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     facts = dict(pairs)
     if len(facts) < len(pairs):
-        raise ValueError("it states something twice")
+        raise ValueError("it states a fact twice")
     return facts
 
 
@@ -80,47 +81,65 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 UNCONDITIONAL = "unconditional"
 SANITIZED = "sanitized, this data only"
 OWNER_ONLY = "for the owner's eyes"
+SIMULATED = "Simulated: the noise came from a seed, so this protects nobody."
+UNCERTAIN = "uncertain"  # a winner that noise alone may have made
 
 _MEANING = {
     "allowance": (
-        "unconditional differential privacy: epsilon was fixed before any vote was seen and holds "
-        "for any number of adaptive queries to this electorate"
+        "unconditional differential privacy: epsilon was fixed before any vote was seen, and "
+        "holds for any number of adaptive queries to these voters"
     ),
     "worst-case": (
-        "unconditional differential privacy: epsilon is the worst case over all votes of the "
-        "number of queries answered, which was decided on public numbers"
+        "unconditional differential privacy: epsilon is the worst case over all possible votes; "
+        "the number of queries answered was decided from public numbers"
     ),
     "ptr": (
-        "unconditional differential privacy: queries, order and threshold were fixed before "
-        "looking, and all labels or none were released after a private test that the votes agree "
-        "enough; epsilon covers the test"
+        "unconditional differential privacy: a private test of whether the votes agree enough "
+        "decided to release all labels or none; queries, Rényi order and threshold were fixed in "
+        "advance, and epsilon covers the test"
     ),
     "data-dependent": (
-        "a statement about these votes and their neighbours only, not differential privacy; the "
-        "exact epsilon is sealed because the number itself depends on the votes"
+        "a statement about these votes and their neighbours only; this is not differential "
+        "privacy. The exact epsilon depends on the votes, so it is sealed"
     ),
 }
 _LEARNT = "unconditional differential privacy: epsilon was fixed before any vote was seen"
 _DECIDED: dict[str | float, str] = {
-    "likely": "what is likely: a 1 where the chance that most voters want it is above one half",
-    "f1": "the largest expected F1",
-    "balanced": "the largest expected balanced accuracy of each label",
+    "likely": "likely: a label is 1 where the probability that most voters want it is above one "
+    "half",
+    "f1": "f1: the largest expected F1",
+    "balanced": "balanced: the largest expected balanced accuracy of each label",
 }
 _ACCOUNTANTS = {
-    None: "Rényi divergence of the exact outcome distribution, worst of both directions, converted "
-    "by dp-accounting",
-    True: "the exact (epsilon, delta) of Gaussian noise, after the worst private choice of an "
-    "allowance: the same whatever was chosen",
-    False: "Rényi divergence of Gaussian noise and of a choice of bounded range, the same whatever "
-    "allowance was chosen, converted by dp-accounting",
+    None: "Rényi divergence of the exact outcome distribution (the larger of both directions), "
+    "converted to epsilon by dp-accounting",
+    True: "the exact (epsilon, delta) of Gaussian noise, for the worst possible private choice of "
+    "the allowance; it does not depend on the choice",
+    False: "Rényi divergence of Gaussian noise and of a bounded-range choice of the allowance, "
+    "converted to epsilon by dp-accounting; it does not depend on the allowance chosen",
 }
 _NEIGHBOURS = (
-    "Two sets of votes are neighbours if one voter's ballots differ, on any or all queries "
-    "(replace one voter)"
+    "Two sets of votes are neighbours if they differ in the ballots of one voter, on any or all "
+    "queries (replace one voter)"
 )
 _CRYPTOGRAPHIC = "the operating system's cryptographic generator"
 _HELPS = "More voters, fewer queries or a larger epsilon would help"
 _COSTS = ("price", "threshold", "reserve")  # terms that are costs
+
+
+class Shown(ABC):
+    """A result that shows itself in a notebook: what it says in brief, and one drawing of it."""
+
+    @abstractmethod
+    def brief(self) -> dict[str, str]:
+        """Return what is said about it in a few words each, by name: nothing sealed."""
+
+    def _repr_html_(self) -> str:
+        # By name: how it looks is the business of a room above, which is loaded if a notebook asks.
+        return str(import_module("privote.report.notebook").html(self))
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
 
 @dataclass(frozen=True)
@@ -183,42 +202,46 @@ def rows_of(facts: Mapping[str, Any]) -> list[Fact]:
         shown = f"{rounded_up(epsilon)} ({allowed}; may be published)"
     digests, drawn = facts["sha256"]["labels"], facts["drawn"]
     if drawn and drawn != [digests]:
-        digests += f", and that of what was drawn {', '.join(drawn)}"
+        digests += f"; of the numbers drawn: {', '.join(drawn)}"
     software = {"privote": facts["version"], "dp-accounting": metadata.version("dp-accounting")}
     software |= {"numpy": np.__version__, "Python": platform.python_version()}
     simulated = "a seed was given: these labels protect nobody" if facts["simulated"] else None
     kind = _LEARNT if learnt else _MEANING[facts["guarantee"]]
     protects = ("protects", "who is protected", _protected(facts["protects"]))
-    place = "none: this budget is of this one run"
+    place = "none: the budget covers this run only"
     if ledger is not None:
         place = f"entry {ledger['entry']}, digest {ledger['digest']}"
     brief: list[tuple[str, str, str | None]] = [
         ("answered", "queries answered", of_asked(facts)),
-        ("labels", "labels each", f"{facts['labels']:,}"),
-        ("abstained", "held back", _held_back(facts["abstained"])),
+        ("labels", "labels per query", f"{facts['labels']:,}"),
+        ("abstained", "withheld", _held_back(facts["abstained"])),
         ("voters", "voters", f"{facts['voters']:,}"),
         ("mechanism", "mechanism", describe(facts["mechanism"])),
         ("sigma", "noise", noise(facts["mechanism"], facts["voters"])),
         ("guarantee", "guarantee", f"{facts['guarantee']}: {kind}"),
         ("epsilon", "epsilon", shown),
         ("delta", "delta", rounded_up(facts["delta"])),
-        ("budget", "budget", rounded_up(facts["budget"])),
+        (
+            "budget",
+            "budget",
+            f"epsilon {rounded_up(facts['budget'])}, delta {rounded_up(facts['delta'])}",
+        ),
         ("terms", "terms", _terms(terms)),
         ("allowance", "allowance", _allowance(facts)),
-        ("left", "left of the budget", budget_left(facts["left"], facts["budget"])),
+        ("left", "budget left", budget_left(facts["left"], facts["budget"])),
         ("new", "NEW", new_to(facts["dataset"]) if facts["new"] else None),
         ("decided", "decided by", _decided(facts["decided"])),
         *_expected(facts),
         ("reasons", "why", " ".join(facts["reasons"])),
-        ("processed", "after the draw", _processed(facts["processed"])),
+        ("processed", "post-processing", _processed(facts["processed"])),
         *([] if facts["protects"] == VOTER else [protects]),
         ("simulated", "SIMULATED", simulated),
     ]
     further = [
         *([protects] if facts["protects"] == VOTER else []),
-        ("meaning", "what that means", _meaning(facts)),
+        ("meaning", "meaning", _meaning(facts)),
         ("accountant", "accountant", _ACCOUNTANTS[learnt and learnt["exact"]]),
-        ("rule", "what may follow from released labels", _adaptively(facts)),
+        ("rule", "what may depend on released labels", _adaptively(facts)),
         ("random", "random source", "a seed" if simulated else _CRYPTOGRAPHIC),
         ("dataset", "data set", _dataset(facts)),
         ("ledger", "ledger", place),
@@ -249,7 +272,7 @@ def budget_left(left: float | None, budget: float) -> str | None:
 
 def new_to(dataset: str) -> str:
     """Say that a ledger had no charge to a data set."""
-    return f"nothing was charged to data set {dataset!r} in this ledger before"
+    return f"this is the first charge to data set {dataset!r} in this ledger"
 
 
 def noise(mechanism: Mapping[str, Any], voters: int) -> str | None:
@@ -257,7 +280,7 @@ def noise(mechanism: Mapping[str, Any], voters: int) -> str | None:
     sigma = mechanism.get("sigma")
     if sigma is None or mechanism["mechanism"] not in MECHANISMS:
         return None
-    return f"about {sigma:.3g} votes (standard deviation) on each count of at most {voters:,}"
+    return f"standard deviation about {sigma:.3g} votes, on counts of up to {voters:,}"
 
 
 def _held_back(abstained: int) -> str | None:
@@ -265,11 +288,17 @@ def _held_back(abstained: int) -> str | None:
 
 
 def _decided(rule: str | float | None) -> str | None:
-    return None if rule is None else _DECIDED.get(rule, f"a chance of {rule} or more")
+    return (
+        None
+        if rule is None
+        else _DECIDED.get(
+            rule, f"a label is 1 where the probability that most voters want it is at least {rule}"
+        )
+    )
 
 
 def _processed(texts: Sequence[str]) -> str | None:
-    return f"{'; '.join(texts)}. This is post-processing and costs nothing" if texts else None
+    return f"{'; '.join(texts)}. This costs no privacy budget" if texts else None
 
 
 def _dataset(facts: Mapping[str, Any]) -> str:
@@ -294,10 +323,10 @@ def _meaning(facts: Mapping[str, Any]) -> str | None:
         return None
     if facts["protects"] != VOTER:
         return None
-    factor = f", which is {rounded_up(math.exp(epsilon), 3)}" if epsilon < 700 else ""
+    factor = f" (that is {rounded_up(math.exp(epsilon), 3)})" if epsilon < 700 else ""
     return (
-        "had the ballots of one voter been different, on any or all queries, the probability of "
-        f"any outcome would have changed by at most a factor e^{rounded_up(epsilon, 4)}{factor}, "
+        "if one voter had voted differently, on any or all queries, the probability of any "
+        f"outcome would have changed by at most a factor of e^{rounded_up(epsilon, 4)}{factor}, "
         f"plus {rounded_up(facts['delta'])}"
     )
 
@@ -305,12 +334,12 @@ def _meaning(facts: Mapping[str, Any]) -> str | None:
 def _protected(protects: str) -> str:
     if protects == VOTER:
         return (
-            f"each voter. {_NEIGHBOURS}. Where all records of a person reach one voter only, "
-            "this protects each person; whether they do was not recorded"
+            f"each voter. {_NEIGHBOURS}. This also protects each person if all of a person's "
+            "records reach only one voter; that was not recorded"
         )
     return (
-        f"{protects}, because it reaches one voter only: whoever made the voters says so, "
-        f"the votes cannot show it. {_NEIGHBOURS}"
+        f"{protects}, because it reaches only one voter. This is stated by whoever made the "
+        f"voters; the votes cannot show it. {_NEIGHBOURS}"
     )
 
 
@@ -319,29 +348,29 @@ def _adaptively(facts: Mapping[str, Any]) -> str:
     if facts["guarantee"] == "data-dependent":
         return "nothing: queries and settings were fixed before any label was seen"
     if facts["guarantee"] == "ptr":
-        return "nothing: one release takes the whole budget of the data set"
+        return "nothing: this release uses the whole budget of the data set"
     if facts["terms"].get("learnt", {}).get("exact"):
-        return "nothing: one release takes the whole budget, which is of this one run"
-    text = "later queries, baselines, and when to stop"
+        return "nothing: this release uses the whole budget, which covers this run only"
+    text = "later queries, baselines and the time to stop"
     if facts["ledger"] is None:
-        return f"{text}; the budget is of this one run"
+        return f"{text}; the budget covers this run only"
     if facts["rule"] == "exclusive":
         text += (
-            "; the mechanism, its settings and who votes are fixed for the data set: every "
-            "charge to its budget is a multiple of the first"
+            "; the mechanism, its settings and the voters are fixed for the data set: every "
+            "charge is a multiple of the first"
         )
     else:
         text += (
-            ", and also mechanism, settings and numbers of later charges: the data set's "
-            f"budget of {rounded_up(facts['budget'])} is {facts['rule']}, which was fixed with it, "
-            "so it holds for all charges together"
+            "; also the mechanism, settings and number of later charges: the data set's budget "
+            f"of epsilon {rounded_up(facts['budget'])} is {facts['rule']}, fixed in advance, and "
+            "holds for all charges together"
         )
     if facts["consumer"] is None:
         return text
     return (
-        f"{text}. This epsilon is what {facts['consumer']!r} learns if it learns nothing from "
-        "other consumers of the data set, and if no voter learnt from released labels; the "
-        "data set's budget holds for everybody"
+        f"{text}. This epsilon bounds what {facts['consumer']!r} learns, provided that it learns "
+        "nothing from other consumers of the data set and that no voter used released labels; "
+        "the data set's budget bounds what everybody learns together"
     )
 
 
@@ -350,17 +379,17 @@ def _allowance(facts: Mapping[str, Any]) -> str | None:
         return None
     each = facts["allowance"] if isinstance(facts["allowance"], list) else [facts["allowance"]]
     span = " to ".join(f"{value:,}" for value in sorted({min(each), max(each)}))
-    queries, which = facts["so_far"] or facts["answered"], "answered from it so far"
+    queries, which = facts["so_far"] or facts["answered"], "answered so far"
     more = ""
     if queries > facts["answered"]:
-        more = ", under this one epsilon: statements about the same allowance do not add up"
+        more = ", all under this one epsilon: do not add up statements about the same allowance"
     if "learnt" in facts["terms"]:
-        queries, which, more = facts["terms"]["learnt"]["planned"], "that it is for", ""
-    many = "the one query" if queries == 1 else f"each of the {queries:,} queries"
-    share = f", or {min(each) / queries:.2g} for {many} {which}{more}" if queries else ""
+        queries, which, more = facts["terms"]["learnt"]["planned"], "planned", ""
+    many = "one query" if queries == 1 else f"each of the {queries:,} queries"
+    share = f", that is {min(each) / queries:.2g} for {many} {which}{more}" if queries else ""
     return (
-        f"{span} surprises a voter, for life{share}. A voter who casts more counts as the baseline "
-        "from then on; who did is sealed"
+        f"{span} surprises per voter in total{share}. A voter who casts more counts as the "
+        "baseline from then on; which voters did is sealed"
     )
 
 
@@ -373,14 +402,15 @@ def _terms(terms: Mapping[str, Any]) -> str | None:
         said = (
             "the test passed"
             if terms["passed"]
-            else "the test failed: nothing was released, and the whole budget is spent"
+            else "the test failed: no labels were released, and the whole budget is spent"
         )
     else:
         said = (
-            f"sanitized: with confidence {1 - terms['gamma']:g} (1 - gamma) these labels and this "
-            "number are (epsilon, delta)-close to those of every neighbour of these votes. The "
-            "noise in it is sigma_s times the smooth sensitivity: how far the cost can move if one "
-            "voter's ballots change, here or, counting less by exp(-beta) a ballot, nearby"
+            f"sanitized: with confidence {1 - terms['gamma']:g} (1 - gamma), these labels and "
+            "this number are (epsilon, delta)-close to those of every neighbour of these votes. "
+            "The number contains noise of sigma_s times the smooth sensitivity: how far the cost "
+            "can move if one voter's ballots change, for these votes and, discounted by "
+            "exp(-beta) per changed ballot, for votes nearby"
         )
     numbers = ", ".join(
         f"{name} {rounded_up(value, 4) if name in _COSTS else f'{value:.4g}'}"
@@ -392,12 +422,12 @@ def _terms(terms: Mapping[str, Any]) -> str | None:
 
 def learnt_from(terms: Mapping[str, Any]) -> str:
     """Say what the noise follows from."""
-    of = f"for {terms['planned']:,} queries in all, no more"
+    of = f"for {terms['planned']:,} queries in total"
     if not terms["learns"]:
-        return f"the noise follows from public numbers alone, {of}"
+        return f"the noise was set from public numbers only, {of}"
     return (
-        "the allowance was itself chosen privately, from all votes, and part of the budget paid "
-        f"for that (range {rounded_up(terms['epsilon0'], 4)}); the noise follows from it, {of}"
+        "the allowance was chosen privately from all votes, paid for from this budget (range "
+        f"{rounded_up(terms['epsilon0'], 4)}); the noise was set from it, {of}"
     )
 
 
@@ -433,22 +463,34 @@ def of_owner(release: Release, names: Sequence[str] | None = None) -> dict[str, 
 
 
 def decide(release: Release, by: str | float = "likely") -> Release:
-    """Return a release with labels decided otherwise from its tallies. Free: post-processing.
+    """Decide the labels of a release again, by another rule. Costs no privacy: post-processing.
 
     Parameters
     ----------
     release
-        One with tallies, such as :func:`privote.label` returns by default.
+        A release with tallies, as :func:`privote.label` returns by default.
     by
-        ``"likely"``: a label is 1 where the chance that most voters want it is above one half, so
-        that a one is likelier right than wrong. ``"f1"``: the largest expected F1 over all labels.
-        ``"balanced"``: the largest expected balanced accuracy of each label. A number: where the
-        chance is at least that.
+        ``"likely"``: a label is 1 where the probability that most voters want it is above one half.
+        ``"f1"``: maximise the expected F1 over all labels. ``"balanced"``: maximise the expected
+        balanced accuracy of each label. A number: a label is 1 where that probability is at least
+        this number.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> votes = np.random.default_rng(0).random((100, 50, 4)) < 0.1
+    >>> release = pv.label(votes, epsilon=8.0, delta=1e-5)
+    >>> pv.decide(release, by="f1").decided
+    'f1'
     """
     if not isinstance(release, Release) or release.tallies is None:
-        raise InputError("release", "must have tallies: labels that were drawn are decided")
+        raise InputError(
+            "release", "must have tallies: labels that were drawn directly cannot be decided again"
+        )
     if release.processed:
-        raise InputError("release", f"must be as drawn, and then: {release.processed[0]}")
+        raise InputError(
+            "release", f"must not be post-processed, and this one was: {release.processed[0]}"
+        )
     found, rule = release.posterior, _check_rule(by)
     if found is None:
         return replace(release, decided=rule)
@@ -501,7 +543,7 @@ class Sealed:
         return found.value if isinstance(found, Later) else found
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"nothing sealed under {name!r}; there is: {', '.join(vars(self))}")
+        raise AttributeError(f"no sealed number {name!r}; available: {', '.join(vars(self))}")
 
     @property
     def exhausted(self) -> npt.NDArray[np.bool_]:
@@ -517,8 +559,8 @@ class Sealed:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Release:
-    """Private labels and what may be said about them.
+class Release(Shown):
+    """Private labels with their guarantee, bill and expected quality.
 
     Attributes
     ----------
@@ -530,14 +572,13 @@ class Release:
     decided
         How labels were decided from tallies: "likely", "f1", "balanced" or a threshold.
     chances
-        Probabilities that were made of those of the tallies, such as by implications; None if
-        there are none.
+        Probabilities changed by post-processing, such as implied labels; None if unchanged.
     epsilon, delta
         What may be published; ``epsilon`` is None where only a sealed number exists.
     guarantee
         "allowance", "worst-case" or "data-dependent".
     budget
-        The epsilon that was asked for.
+        The epsilon that was requested.
     mechanism
         The public parameters.
     voters
@@ -550,7 +591,7 @@ class Release:
         was proposed and whether the test passed; for a sanitized "data-dependent" epsilon the
         order, the noise, the confidence and its price.
     allowance
-        Surprises a voter may cast in its life: one number, one per voter, or None.
+        Surprises a voter may cast in total: one number, one per voter, or None.
     simulated
         True if a seed was given: the draws are reproducible and protect nobody.
     ledger
@@ -572,7 +613,7 @@ class Release:
         How good labels of a named mechanism are expected to be, from public numbers
         (:func:`privote.forecast.forecast`).
     reasons
-        Why these settings, why it stopped where it did and what would answer more, in sentences.
+        Why these settings were chosen and why the run stopped, in sentences.
     label_names, query_names
         What the labels, and the queries that were answered, are called; None if they have no names.
         These names are public; those of the voters are never here.
@@ -583,12 +624,20 @@ class Release:
         The digest of what was drawn (:func:`digest_of`), one for each call that drew, in order:
         what a ledger records. Nothing that is decided from drawn numbers afterwards changes it.
     processed
-        What was done to the labels after they were drawn, in words. It follows from released labels
-        and public rules alone, and costs nothing.
+        How the labels were post-processed, in words. This uses released labels and public rules
+        only, and costs nothing.
     made
-        When, in UTC.
+        Time of the release, in UTC.
     sealed
         For the owner's eyes; never saved, never printed.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> votes = np.random.default_rng(0).random((100, 50, 4)) < 0.1
+    >>> release = pv.label(votes, epsilon=8.0, delta=1e-5)
+    >>> release
+    Release(100 queries x 4 labels, allowance, epsilon=8, delta=1e-05)
     """
 
     labels: npt.NDArray[np.int8]
@@ -651,7 +700,7 @@ class Release:
 
     @property
     def probabilities(self) -> Floats | None:
-        """(answered, labels): the chance that most voters want a label, given all released tallies.
+        """(answered, labels): probability that most voters want a label, given all tallies.
 
         None for mechanisms that release labels.
         """
@@ -684,7 +733,7 @@ class Release:
 
     @property
     def headline(self) -> str:
-        """What comes first: how many queries, how good they are expected to be, the cost."""
+        """The first line of every report: queries answered, expected quality, epsilon and delta."""
         answered = of_asked({"asked": self.asked, "answered": self.answered})
         many = "1 query" if answered == "1" else f"{answered} queries"
         cost = "sealed" if self.epsilon is None else rounded_up(self.epsilon, 4)
@@ -693,25 +742,25 @@ class Release:
 
     @property
     def expected(self) -> str:
-        """How good labels of tallies are expected to be, or why that cannot be told."""
-        quality, unknown = self.quality, "how good the labels are cannot be told"
+        """The expected quality of labels decided from tallies, or why it cannot be estimated."""
+        quality, unknown = self.quality, "the quality of the labels cannot be estimated"
         if quality is not None:
             after = " near each query" if "near" in self.terms else ""
-            after += ", before what was done after the draw" if self.processed else ""
+            after += ", before post-processing" if self.processed else ""
             figures = ", ".join(f"{name} {quality[name]:.0%}" for name in ("precision", "recall"))
             return (
                 f"expected {figures.replace('%', ' %')} against the majority of the voters{after}"
             )
         if not self.terms["learnt"]["learns"] and self.guarantee == "allowance":
-            return f"{unknown}: there are too few voters to learn from. {_HELPS}"
+            return f"{unknown}: there are too few voters. {_HELPS}"
         if not self.terms["learnt"]["learns"]:
-            return f"{unknown}: nothing was learnt from the votes in the worst case"
+            return f"{unknown}: with worst-case, nothing is learnt from the votes"
         if self.posterior is None or not self.posterior.fitted:
-            return f"{unknown}: there are too few labels. More queries at once would help"
+            return f"{unknown}: there are too few labels. More queries in one call would help"
         if not self.labels.any():
             unknown = f"no label is a 1, and {unknown}"
-            return f"{unknown}: majorities do not show in so much noise. {_HELPS}"
-        return f"{unknown}: majorities hardly show in so much noise. {_HELPS}"
+            return f"{unknown}: no majority stands out from the noise. {_HELPS}"
+        return f"{unknown}: majorities hardly stand out from the noise. {_HELPS}"
 
     @property
     def abstained(self) -> int:
@@ -760,13 +809,17 @@ class Release:
         """Return all that is said about it, a line each, as every rendering has it."""
         return rows_of(self.facts())
 
+    def brief(self) -> dict[str, str]:
+        """Return the facts that are worth a line in a terminal."""
+        return {row.name: row.text for row in self.rows() if row.brief}
+
     def summary(self) -> str:
-        """Return a few lines for a terminal: published numbers only."""
-        lines = [f"{row.name:<20}{row.text}" for row in self.rows() if row.brief]
+        """Return a short text for a terminal. It contains published numbers only."""
+        lines = [f"{name:<20}{text}" for name, text in self.brief().items()]
         return "\n".join([self.headline, *lines])
 
     def statement(self) -> str:
-        """Return one page in plain words, for the person who signs it: published numbers only.
+        """Return the privacy statement for the person who signs off: published numbers only.
 
         :meth:`facts` holds the same for machines.
         """
@@ -819,14 +872,16 @@ class Release:
             if facts[name] is None and name == "epsilon":
                 continue
             if isinstance(facts[name], bool) or not facts[name] >= 0:
-                raise ValueError(f"its {name} is {facts[name]!r:.40}")
+                raise ValueError(f"its {name} must not be negative, got {facts[name]!r:.40}")
         own = {name: value for name, value in facts.items() if name not in _DERIVED}
         for name in ("reasons", "drawn", "processed", "label_names"):
             own[name] = None if own[name] is None else tuple(map(str, own[name]))
         own["decided"] = "likely" if own["decided"] is None else _check_rule(own["decided"])
         for name, array in (("tallies", tallies), ("chances", chances)):
             if array is not None and array.shape != labels.shape:
-                raise ValueError(f"its {name} have the shape {array.shape}, labels {labels.shape}")
+                raise ValueError(
+                    f"its {name} have shape {array.shape}, and its labels {labels.shape}"
+                )
         if isinstance(own["allowance"], list):
             own["allowance"] = tuple(own["allowance"])
         named = None if query_names is None else tuple(map(str, query_names))
@@ -837,9 +892,9 @@ class Release:
         made = release.facts()
         edited = [name for name in made.keys() | facts.keys() if made.get(name) != facts.get(name)]
         if edited:
-            raise ValueError(f"it was edited: {', '.join(sorted(edited))} does not fit the rest")
+            raise ValueError(f"it was edited: {', '.join(sorted(edited))} does not match the rest")
         same = release.drawn == (digest_of(release.outcome),)
         changed = tallies is None and release.processed
         if len(release.drawn) == 1 and not changed and not same:
-            raise ValueError("its labels are not those that were drawn, and it does not say why")
+            raise ValueError("its labels differ from what was drawn, without a reason")
         return release

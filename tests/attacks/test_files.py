@@ -94,8 +94,8 @@ def _release(path: Path) -> None:
 
 
 def _model(path: Path) -> None:
-    weights, bias = np.ones((4, 2)), np.zeros(2)
-    SiteModel(weights=weights, bias=bias, labels=("a", "b"), thresholds=np.full(2, 0.5)).save(path)
+    line = {"weights": np.ones((4, 2)), "bias": np.zeros(2)}
+    SiteModel(**line, labels=("a", "b"), thresholds=np.full(2, 0.5)).save(path)
 
 
 TERMS = 'name = "a"\n[terms]\nlabels = ["a", "b"]\nvoters = [1, 2]\n'

@@ -95,7 +95,7 @@ def test_strangers_and_other_coalitions_are_refused() -> None:
         ("eve", m.Hello(digest, "clear", m.QUERYING), "not registered as querying"),
         ("p1", m.Hello(digest, "clear", m.QUERYING), "not registered as querying"),
         ("q0", m.Hello(digest, "clear", m.GUARDIAN), "not registered as guardian"),
-        ("q0", m.Hello("0" * 64, "clear", m.QUERYING), "other terms"),
+        ("q0", m.Hello("0" * 64, "clear", m.QUERYING), "different terms"),
         ("q0", m.Hello(digest, "spu-cheetah", m.QUERYING), "uses engine 'spu-cheetah'"),
     ):
         assert why in refusal(at.hear(sender, hello), sender)
@@ -148,8 +148,8 @@ def test_a_decision_is_for_its_owner_and_once() -> None:
         assert refusal(at.hear(sender, done), sender)
         assert at.journal.phase(batch) == "deciding"
     at.hear("q0", m.Done(batch, 1))
-    assert "over already" in refusal(at.hear("q0", m.Done(batch, 1)), "q0")
-    assert "not open any more (done)" in refusal(at.hear("p0", m.Confirm(batch, "q0", Q)), "p0")
+    assert "already finished" in refusal(at.hear("q0", m.Done(batch, 1)), "q0")
+    assert "no longer open (done)" in refusal(at.hear("p0", m.Confirm(batch, "q0", Q)), "p0")
 
 
 def test_the_guardian_waits_for_masks_on_their_way_but_not_for_ever() -> None:
@@ -208,7 +208,7 @@ def test_an_answering_party_is_greeted_by_those_it_serves_and_its_guardian() -> 
     at = AtParty()
     assert sent(at.hear("q0", m.Answer(NONCES[0], Q)), m.Hello)
     hello = m.Hello(at.terms.digest(), "clear", m.ANSWERING)
-    assert "nothing to say" in refusal(at.hear("p1", hello), "p1")
+    assert "must not connect" in refusal(at.hear("p1", hello), "p1")
     hello = m.Hello(at.terms.digest(), "clear", m.GUARDIAN)
     assert sent(at.hear("pg", hello), m.Confirm) == [m.Confirm(NONCES[0], "q0", Q)]
 
@@ -235,7 +235,7 @@ def test_an_answering_party_checks_who_asks_for_what() -> None:
     assert "itself" in refusal(at.hear("p0", m.Answer(NONCES[0], Q)), "p0")
     at.willing()
     again = at.hear("q0", m.Answer(NONCES[0], Q))
-    assert "asked before" in refusal(again, "q0")
+    assert "already asked" in refusal(again, "q0")
     assert "before" in refusal(at.hear("pg", m.Confirmed(NONCES[0], "q0", Q)), "pg")
     assert "not known" in refusal(at.hear("pg", m.Confirmed(NONCES[5], "q0", Q)), "pg")
 
@@ -321,14 +321,14 @@ def test_the_querying_party_believes_only_what_it_asked_for() -> None:
         at.hear("p0", m.Ready(NONCES[0], ("p0", "p1"), 1)), "p0"
     )
     early = at.hear("pg", m.Ready(NONCES[0], ("p0", "p1"), 1))
-    assert "not given to be decided" in refusal(early, "pg")
+    assert "not submitted" in refusal(early, "pg")
     assert "too early" in refusal(at.hear("pg", m.Closed(NONCES[0])), "pg")
     assert "not the one" in refusal(at.hear("pg", m.Closed(NONCES[1])), "pg")
     for party in ("p0", "p1", "p2"):
         at.share(party)
     for parties in (("p0",), ("p0", "p1", "px")):
         bad = at.hear("pg", m.Ready(NONCES[0], parties, 1))
-        assert "other parties than agreed" in refusal(bad, "pg")
+        assert "parties other than agreed" in refusal(bad, "pg")
     assert at.hear("pg", m.Ready(NONCES[0], ("p0", "p1"), 1))
 
 

@@ -85,6 +85,7 @@ def test_every_verb_has_an_example_and_json_and_flags_without_values(
 
 
 CALL = ("label", "votes.npy", "--epsilon", 8, "--output", "o.csv")
+UNKNOWN = "is not an option of this command"
 
 
 @pytest.mark.parametrize(
@@ -93,8 +94,8 @@ CALL = ("label", "votes.npy", "--epsilon", 8, "--output", "o.csv")
         (CALL, "--delta", "must be given", None),
         ((*CALL, "--delta", "little"), "--delta", "must be a number", "'little'"),
         ((*CALL, "--delta=little"), "--delta", "must be a number", "'little'"),
-        ((*CALL, "--delta", 1e-5, "--queries", "x"), "--queries", "must be a whole number", "'x'"),
-        ((*CALL, "--resumee"), "--resumee", "is no option here; there is --resume", None),
+        ((*CALL, "--delta", 1e-5, "--queries", "x"), "--queries", "must be an integer", "'x'"),
+        ((*CALL, "--resumee"), "--resumee", f"{UNKNOWN}; did you mean --resume?", None),
         ((*CALL, "--delta"), "--delta", "needs a value", None),
         (("label", "--delta", 1e-5), "VOTES", "must be given", None),
         (("lable", "votes.npy"), None, "no such command 'lable'. Did you mean 'label'?", None),

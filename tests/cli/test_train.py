@@ -49,7 +49,7 @@ def test_train_writes_all_it_says(trained):
     assert [*rows[0]] == ["row", "flu", "cold"]
     assert len(rows) == facts["release"]["answered"]
     assert "PRIVACY STATEMENT" in (output / "statement.txt").read_text()
-    assert "What to expect of the labels" in (output / "report.html").read_text()
+    assert "Expected quality" in (output / "report.html").read_text()
     saved = load_student(output / "student.student")
     assert saved.label_names == ("flu", "cold")
     assert saved.privacy["epsilon"] == facts["release"]["epsilon"]
@@ -78,7 +78,7 @@ def test_figures_leave_where_that_is_asked_for(tables):
     quiet = train(tables, *more)
     assert "AUC" not in quiet.output
     assert "--show-sealed prints them" in quiet.output
-    assert "For the owner's eyes: on the test rows" in train(tables, *more, "--show-sealed").output
+    assert "For the owner's eyes: test rows" in train(tables, *more, "--show-sealed").output
     asked = json.loads(train(tables, *more, "--show-sealed", "--json").stdout)
     assert asked["sealed"]["test"][0]["AUC"] > 0.8
     public = json.loads(train(tables, *more, "--test-is-public", "--json").stdout)
@@ -109,8 +109,8 @@ def test_predict_uses_the_saved_student(trained, tables, tmp_path):
 
 def test_a_data_set_by_name(tmp_path):
     for more, words in (
-        (("--teachers", 20, "--queries", 30), ("SIMULATED", "AUC the area under the ROC curve")),
-        ((), ("to expect", "On six public data sets, models with as much noise")),
+        (("--teachers", 20, "--queries", 30), ("SIMULATED", "AUC: area under the ROC curve")),
+        ((), ("to expect", "On six public data sets, models")),
     ):
         call = ("train", "scenes", *more, *BUDGET, "--seed", 1, "--force")
         result = invoke(*call, "--output", tmp_path / "run")
@@ -123,10 +123,10 @@ TEACHERS = ("--columns", "a", "--labels", "flu", "--method", "teachers")
 REFUSED = [
     (("--labels", "flu", "--method", "moments"), "--public must be given"),
     (("--public", "PUBLIC"), "--labels must name"),
-    ((*PUBLIC, "--sigma", 3), "--sigma goes with"),
+    ((*PUBLIC, "--sigma", 3), "--sigma needs"),
     ((*PUBLIC, "--student", "cat"), "--student must be"),
     (("--labels", "sick", "--public", "PUBLIC"), "no column 'sick'"),
-    ((*PUBLIC, "--dataset", "x"), "goes with --ledger"),
+    ((*PUBLIC, "--dataset", "x"), "needs --ledger"),
     ((*PUBLIC, "--threshold", "high"), "--threshold must"),
     (("--labels", "flu", "--public", "PRIVATE"), "--public must be other rows than the private"),
     ((*PUBLIC, "--method", "magic"), "--method must be one of"),
@@ -258,8 +258,8 @@ def test_persons_on_both_sides_are_a_warning(tmp_path):
         return done.stderr
 
     assert "some persons" not in said("apart", "apart")
-    assert "some persons are among the private ones, too: a model that" in said("apart", "same")
-    assert "what stands in public rows is not protected" in said("same", "apart")
+    assert "some persons are also among the private ones: test figures" in said("apart", "same")
+    assert "public rows are not protected" in said("same", "apart")
     report = (tmp_path / "same-apart" / "report.html").read_text()
     assert "50 persons, 1 label" in report  # and not 100 records
 
@@ -320,7 +320,7 @@ def test_records_vote_and_the_student_file_predicts(tmp_path):
 
 def test_it_says_that_a_person_is_taken_to_have_one_record(tables, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    said = "one record a person: whoever has several is protected less"
+    said = "assumes one record per person"
     common = (*COLUMNS, "--method", "gradients", "--force", "--output", tmp_path / "run")
     for more in ((), ("--id-column", "visit")):  # a name of a record is none of a person
         assert said in train(tables, *common, *more).stdout

@@ -39,7 +39,7 @@ def test_the_rest_is_asked_where_the_indicator_is_released_as_one() -> None:
     np.testing.assert_array_equal(release.labels, truth & truth[:, [2]])  # all are of one mind
     asked = 60 + 4 * int(truth[:, 2].sum())
     assert electorate.answered == asked
-    assert f"{asked} questions of one label in place of 300" in release.processed[0]
+    assert f"{asked} questions on single labels instead of 300" in release.processed[0]
     assert release.epsilon == electorate.epsilon
     spent = np.broadcast_to(release.labels.sum(), 30)
     np.testing.assert_array_equal(release.sealed.spent, spent)

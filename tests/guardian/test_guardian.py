@@ -216,7 +216,7 @@ def test_a_release_says_whom_it_protects(ledger: pv.Ledger, tmp_path: Path) -> N
     release = guardian(ledger, protects=person).release(cube(1, 0, 0, 0))
     assert release.protects == release.facts()["protects"] == person
     assert f"who is protected    {person}" in release.summary()
-    assert f"Who is protected: {person}, because it reaches one voter only" in release.statement()
+    assert f"Who is protected: {person}, because it reaches only one voter" in release.statement()
     release.save(tmp_path / "release.npz")
     assert pv.Release.load(tmp_path / "release.npz").protects == person
     assert [entry.get("protects") for entry in ledger.published()] == [None, *[person] * 3]

@@ -66,12 +66,12 @@ def test_hopeless_numbers_are_said_and_others_not():
     assert choose("auto", numbers()).doubts == ()
     (doubt,) = choose("auto", numbers(records=100, epsilon=1.0)).doubts
     (one,) = choose("auto", numbers(records=20, epsilon=1.0, labels=1)).doubts
-    assert "20 records are few for 1 label at epsilon 1" in one
+    assert "20 records are too few for 1 label at epsilon 1" in one
     assert "fewer labels" in doubt
     assert "fewer labels" not in one  # there are none
-    assert "less often than always saying no" in doubt
+    assert "always answering no" in doubt
     few = numbers(records=10, labels=1, epsilon=1.0)
-    assert f"{HOPELESS:,.0f} would do" in choose("moments", few).doubts[0]
+    assert f"{HOPELESS:,.0f} would be enough" in choose("moments", few).doubts[0]
 
 
 @pytest.mark.parametrize("method", ["moments", "teachers"])
@@ -96,5 +96,5 @@ def test_rare_labels_are_expected_to_keep_less_and_to_be_warned_of() -> None:
     (doubt,) = choose("auto", few).doubts
     assert doubt in expected(few, "gradients")
     enough = math.ceil(ENOUGH / RARE * math.sqrt(14) / 8)
-    assert f"{enough:,} would do" in doubt
+    assert f"{enough:,} would be enough" in doubt
     assert not choose("auto", numbers(records=enough, labels=14, epsilon=8.0)).doubts

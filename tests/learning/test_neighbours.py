@@ -394,7 +394,7 @@ def test_the_default_share_follows_from_public_numbers() -> None:
 
 def test_a_named_mechanism_says_what_to_expect_of_those_near_a_query() -> None:
     release = pate(share=0.05, mechanism=MECHANISM).fit(X, Y, PUBLIC, seed=0).release_
-    assert release.forecast.near == round(0.05 * N)
+    assert release.forecast["near"] == round(0.05 * N)
     assert release.tallies is None
     with pytest.warns(pv.PrivoteWarning, match="every voter near a query"):
         pate(share=0.001, mechanism=pv.BinaryVoting(sigma=20.0, quota=0.01)).fit(X, Y, PUBLIC)

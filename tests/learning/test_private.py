@@ -193,7 +193,7 @@ def test_without_public_rows_gradients_take_numbers(arrays):
 
 def test_few_records_are_said_before_spending(arrays, tmp_path):
     X, Y, X_public, *_ = arrays
-    with pytest.warns(PrivoteWarning, match="less often than always saying no"):
+    with pytest.warns(PrivoteWarning, match="always answering no"):
         PrivateClassifier("auto", 0.5, 1e-5).fit(X[:100], Y[:100], X_public, seed=1)
 
 

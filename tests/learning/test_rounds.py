@@ -110,8 +110,8 @@ def test_nothing_that_only_votes_know_decides_what_is_asked(monkeypatch, mechani
 
 def test_the_forecast_is_of_all_rounds():
     loud = run(mechanism=pv.BinaryVoting(sigma=40.0), rounds=2, queries=60)[1]
-    assert loud.forecast.missed > 0.05
-    assert loud.forecast.warnings
+    assert loud.forecast["missed"] > 0.05
+    assert loud.forecast["warnings"]
 
 
 def test_a_baseline_keeps_to_what_the_mechanism_can_release():

@@ -53,7 +53,7 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     "another database": (f"mysql://u:{SECRET}@h/d", None, "got a 'mysql' address"),
     "an address as a path": (Path(f"postgresql://u:{SECRET}@h/d"), "site", "address as a path"),
     "port a word": (f"postgresql://u:{SECRET}@h:port/d", "site", "address that can be read"),
-    "a file with beside": ("ledger.db", "site", "beside goes with a ledger in PostgreSQL"),
+    "a file with beside": ("ledger.db", "site", "beside needs a ledger in PostgreSQL"),
     "nothing": ("", None, "ledger must be a path or an address, got ''"),
     "a number": (7, None, "ledger must be a path or an address, got 7"),
     "beside a number": (f"postgresql://u:{SECRET}@h/d", 7, "beside must be a path"),
@@ -211,7 +211,7 @@ def test_looking_makes_nothing(path: Path) -> None:
 
 def test_a_database_in_use_is_not_adopted_without_its_key(database: str, tmp_path: Path) -> None:
     label(Location.of(database, tmp_path / "site"))
-    with pytest.raises(pv.LedgerError, match=r"key 'other\.key' is missing.*give as beside"):
+    with pytest.raises(pv.LedgerError, match=r"key 'other\.key' is missing.*as beside"):
         pv.Ledger.open(database, beside=tmp_path / "other")
     assert files(tmp_path) == ["site.head", "site.key"]
 

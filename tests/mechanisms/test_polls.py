@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -32,6 +33,22 @@ def test_outcomes_by_counts() -> None:
     # 5 for the first; 6 is too dear, so on to 4.5; then 1 is too dear, too.
     spent = Greedy(costs=costs, money=Fraction(10)).winners(counts, 14)
     assert spent.tolist() == [False, True, False, True]
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [Seats(number=2), Greedy(costs=tuple(map(Fraction, (5, 4, 3, 2))), money=Fraction(9))],
+)
+def test_a_sure_winner_wins_in_every_order_that_may_be_true(outcome: Seats | Greedy) -> None:
+    sure = 0
+    for order in permutations(range(4)):
+        won = outcome.winners(4 - np.argsort(order), 10)
+        for place, option in enumerate(order):
+            for more in range(4 - place):  # some that may be ahead are not
+                if outcome.surely(option, [*order[:place], *order[place + 1 :][:more]]):
+                    sure += 1
+                    assert won[option]
+    assert sure > 24
 
 
 @pytest.mark.parametrize(

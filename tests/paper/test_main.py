@@ -23,7 +23,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 def test_lists_every_claim(run: Run) -> None:
     done = run("--list", "--json")
     assert done.exit_code == 0
-    assert len(json.loads(done.stdout)["claims"]) == 46
+    assert len(json.loads(done.stdout)["claims"]) == 46 + 10 + 5
 
 
 def test_measures_what_is_named_and_writes_a_page(run: Run, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_winners_alone_show_no_counts_and_the_owners_view_does(more) -> None:
     for count in (431, 317, 209):
         assert str(count) not in page.replace(result.digest, "")
         assert str(count) in owner
-    for words in ('class="bar"', "Shares", "Chance decides", "<b>Ada", 'class="number">1</th>'):
+    for words in ('class="bar"', "Shares", "winners are random", "<b>Ada", 'class="number">1</th>'):
         assert words not in page
     for words in (UNCOUNTED, result.digest, "&lt;b&gt;Ada"):
         assert words in page
@@ -43,11 +43,30 @@ def test_shares_are_bars_with_intervals_calls_and_ranks() -> None:
     assert "In the poll&#x27;s order" not in page
     assert page.count('class="bar"') == 3
     ranked = 'class="number">1</th>'
-    for words in (ranked, "decided", "protects nobody", ">above<", ">not above<", "epsilon"):
+    for words in (
+        ranked,
+        "decided",
+        "protects nobody",
+        ">above the quota, ahead of the next<",
+        ">not above the quota<",
+        "epsilon",
+    ):
         assert words in page
 
 
-@pytest.mark.filterwarnings("ignore:Chance decides")
+@pytest.mark.filterwarnings("ignore:winners are random")
+@pytest.mark.parametrize("rule", [{"seats": 1}, {"quota": 0.6}])
+def test_uncertain_winners_are_marked_where_they_are_named(rule) -> None:
+    for epsilon, many in ((1.0, 0), (0.01, None)):
+        result = pv.poll(BALLOTS, shares=True, epsilon=epsilon, delta=1e-6, seed=1, **rule)
+        many = len(result.winners) if many is None else many
+        assert len(result.uncertain) == many == poll_page(result).count('"mark care"')
+        assert result.brief()["winners"].count("(uncertain)") == many
+        assert poll_page(result).count("too close to call") == 1
+    assert pv.poll(BALLOTS, **BUDGET, seats=1).uncertain == ()  # no counts, no verdict
+
+
+@pytest.mark.filterwarnings("ignore:winners are random")
 def test_many_options_stay_on_one_sheet() -> None:
     many = {"voter": "ab"} | {f"option {place}": "10" for place in range(80)}
     page = poll_page(pv.poll(many, shares=True, **BUDGET, seed=1))

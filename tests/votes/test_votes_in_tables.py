@@ -230,14 +230,14 @@ def test_axes_that_look_swapped_are_a_warning(
         ((1000, 40, 8), False, "1,000 queries x 40 voters x 8 labels"),
         ((1, 40, 1), False, "1 query x 40 voters x 1 label"),
         ((40, 1000, 8), True, "40 queries x 1,000 voters x 8 labels"),
-        ((40, 1000, 8), False, "40 queries x 1,000 voters x 8 labels. More voters than queries"),
+        ((40, 1000, 8), False, "40 queries x 1,000 voters x 8 labels. There are more"),
     ],
 )
 def test_votes_are_said_to_be_read_as(shape: tuple[int, ...], named: bool, said: str) -> None:
     ids = [*map(str, range(shape[1]))] if named else None
     found = read_as(pv.Ballots.of(np.zeros(shape, bool)), ids)
     assert found.startswith(said)
-    assert ("is that so?" in found) is ("More voters" in said)
+    assert ("is that right?" in found) is ("more" in said)
 
 
 def test_a_first_line_that_reads_like_a_ballot_is_a_warning(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ class Learning:
         ratio, bonus, _ = self.window
         ranked = np.sort(np.asarray(surprises, np.int64))
         if len(ranked) != self.voters or (self.voters and ranked[0] < 0):
-            raise InputError("surprises", f"must be {self.voters} counts, none negative")
+            raise InputError("surprises", f"must be {self.voters} non-negative counts")
         out = []
         for allowance in self.grid:
             # y is clipped to the grid: below its first point, or above its last, it stands there.

@@ -79,7 +79,7 @@ def check_charge(curve: Floats, orders: Floats) -> Floats:
         raise InputError(f"a charge must be finite and not negative at every order, got {bad:g}")
     highest = np.maximum.accumulate(values)
     if (values < highest * (1 - _DIPS)).any():
-        raise InputError("a charge must not fall with the order: this is no Rényi curve")
+        raise InputError("a charge must not decrease with the order: this is not a Rényi curve")
     return highest
 
 
@@ -166,7 +166,9 @@ class RenyiFilter:
         places = [int(np.searchsorted(self.orders, order)) for order in self.pinned]
         for place, order in zip(places, self.pinned, strict=True):
             if place == len(self.orders) or self.orders[place] != order:
-                raise InputError("orders", f"must hold {order:g}, at which this budget is counted")
+                raise InputError(
+                    "orders", f"must include {order:g}, the order at which this budget is counted"
+                )
         return places
 
     def _multiple(self, curve: Floats) -> float:
@@ -179,8 +181,8 @@ class RenyiFilter:
         ratio = curve[known] / self._unit[known]
         if (known != given).any() or ratio.max() > ratio.min() * (1 + _PROPORTIONAL):
             raise BudgetError(
-                "this budget is exclusive: every charge must be a multiple of its first, made by "
-                "the same mechanism with as many voters and labels. For several mechanisms set a "
-                "shared budget, before the first charge"
+                "this budget is exclusive: every charge must be a multiple of the first, from "
+                "the same mechanism with the same number of voters and labels. For several "
+                "mechanisms set a shared budget before the first charge"
             )
         return math.nextafter(float(ratio.max()), math.inf)

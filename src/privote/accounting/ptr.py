@@ -178,8 +178,8 @@ def propose(
     if best is None:
         raise BudgetError(
             f"{cells} cells do not fit in `epsilon={rounded_up(budget)}`, "
-            f"`delta={rounded_up(delta)}` even if all voters agree: ask fewer queries, or add "
-            "noise"
+            f"`delta={rounded_up(delta)}` even if all voters agree: ask fewer queries, or use "
+            "more noise"
         )
     return best
 

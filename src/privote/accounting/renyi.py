@@ -20,7 +20,8 @@ from ..errors import InputError, numbers
 Floats = npt.NDArray[np.float64]
 Orders = Sequence[float] | Floats
 
-#: Dense where large epsilons are settled (1.05 to 3), sparse up to 10,000 for epsilons near 0.01.
+#: Rényi orders at which costs are computed: ``mechanism.rdp(votes, pv.DEFAULT_ORDERS)``. Dense
+#: from 1.05 to 3, where large epsilons are settled; sparse up to 10,000, for epsilons near 0.01.
 DEFAULT_ORDERS: Floats = np.concatenate(
     [
         np.arange(21, 60) / 20,  # 1.05, 1.10 ... 2.95
@@ -196,7 +197,7 @@ def _check_curve(rdp: npt.ArrayLike, orders: Orders | None) -> tuple[Floats, Flo
             f"{curve.shape}",
         )
     if np.isnan(curve).any() or (curve < 0).any():
-        raise InputError("rdp", "must hold no NaN and no negative value")
+        raise InputError("rdp", "must not contain NaN or negative values")
     return curve, orders
 
 
@@ -222,6 +223,13 @@ def epsilon(rdp: npt.ArrayLike, orders: Orders | None, delta: float) -> float | 
     Returns
     -------
     A float for one curve, an array of shape (...) for many.
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> curve = pv.BinaryVoting(sigma=7.0).worst_case_rdp(50, 20, pv.DEFAULT_ORDERS)
+    >>> pv.epsilon(10 * curve, pv.DEFAULT_ORDERS, 1e-5) > 1  # of ten queries
+    True
     """
     curve, orders = _check_curve(rdp, orders)
     delta = check_delta(delta)
@@ -287,7 +295,14 @@ def largest_curve(budget: float, orders: Floats, delta: float) -> Floats:
 def epsilon_2017(rdp: npt.ArrayLike, orders: Orders | None, delta: float) -> float:
     """Convert with the formula of 2017, ``min_a rdp(a) + log(1/delta)/(a-1)``.
 
-    Looser than :func:`epsilon`; here only to reproduce published figures (Mironov 2017, Prop. 3).
+    Looser than :func:`epsilon`; only to reproduce published figures (Mironov 2017, Prop. 3).
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> curve = pv.BinaryVoting(sigma=7.0).worst_case_rdp(50, 20, pv.DEFAULT_ORDERS)
+    >>> bool(pv.epsilon_2017(curve, None, 1e-5) > pv.epsilon(curve, None, 1e-5))
+    True
     """
     curve, orders = _check_one(rdp, orders)
     return UPWARDS * float(np.min(curve - math.log(check_delta(delta)) / (orders - 1)))

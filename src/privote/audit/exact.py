@@ -101,7 +101,9 @@ class AuditReport:
             *(
                 []
                 if self.independent
-                else ["  probabilities: the mechanism's own, no textbook has it"]
+                else [
+                    "  probabilities: as the mechanism states them; there is no textbook definition"
+                ]
             ),
             f"  rdp_by_voter: smallest enumerated/stated {self.tightness:.9f}",
             *(

@@ -49,9 +49,9 @@ class SampledReport:
     def summary(self) -> str:
         """Return the findings in one line."""
         return (
-            f"{'ok' if self.ok else 'BROKEN'}: {self.mechanism}: epsilon >= {self.lower_bound:.4f} "
-            f"({self.confidence:.0%} sure, {self.draws} draws a side), stated {self.stated:.4f} at "
-            f"delta={rounded_up(self.delta)}"
+            f"{'ok' if self.ok else 'BROKEN'}: {self.mechanism}: epsilon >= "
+            f"{self.lower_bound:.4f} ({100 * self.confidence:g} % confidence, {self.draws} draws "
+            f"per side), stated {self.stated:.4f} at delta={rounded_up(self.delta)}"
         )
 
 
@@ -86,11 +86,11 @@ def sampled(
     here, there = np.asarray(votes), np.asarray(neighbour_votes)
     if here.shape != there.shape or here.ndim != 3:
         raise InputError(
-            f"votes and neighbour_votes must be alike, (queries, voters, labels); got {here.shape} "
-            f"and {there.shape}"
+            "votes and neighbour_votes must have the same shape (queries, voters, labels); got "
+            f"{here.shape} and {there.shape}"
         )
     if len(np.unique(np.nonzero(here != there)[1])) > 1:
-        raise InputError("votes and neighbour_votes must differ in one voter's ballots only")
+        raise InputError("votes and neighbour_votes must differ only in one voter's ballots")
     if not isinstance(mechanism, Mechanism):
         raise InputError("mechanism", "must be a privote mechanism", mechanism)
     whole("draws", draws, 2)

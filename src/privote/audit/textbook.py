@@ -83,8 +83,8 @@ class Textbook:
             raise InputError("mechanism", "must be a privote mechanism", mechanism)
         if (3 if missing else 2) ** labels > _MOST_BALLOTS:
             raise InputError(
-                f"`labels={labels}` is too many to list every ballot; an exact audit takes up "
-                f"to {_MOST_BALLOTS} ballots"
+                f"`labels={labels}` is too many to enumerate all ballots; an exact audit takes at "
+                f"most {_MOST_BALLOTS} ballots"
             )
         self.mechanism, self.voters, self.labels = mechanism, voters, labels
         self.ballots = mechanism.every_ballot(labels, missing=missing)

@@ -57,7 +57,7 @@ class AnsweringParty(Role):
         if hello.role == QUERYING:
             return [r.Send(sender, QUERYING, self._hello())]
         if hello.role != GUARDIAN:
-            raise PeerError(f"{sender} has nothing to say to {self.name} as {hello.role}")
+            raise PeerError(f"{sender} must not connect to {self.name} as {hello.role}")
         return [self._confirm(batch) for batch, held in self._batches.items() if held.masks is None]
 
     def _hear_answer(self, sender: str, answer: m.Answer) -> list[r.Action]:
@@ -66,7 +66,9 @@ class AnsweringParty(Role):
             raise PeerError(f"{sender} cannot ask itself")
         self._check_queries(answer.queries)
         if answer.batch in self._seen or answer.batch in self._batches:
-            raise m.RepeatedError(f"batch {answer.batch} was asked before: an answer is given once")
+            raise m.RepeatedError(
+                f"batch {answer.batch} was already asked: it is answered only once"
+            )
         self._forget_all_of(sender)
         self._batches[answer.batch] = _Batch(sender, answer.queries)
         self.timers.set(answer.batch, terms.timeout)
@@ -84,7 +86,7 @@ class AnsweringParty(Role):
         if (confirmed.querier, confirmed.queries) != (held.querier, held.queries):
             raise PeerError(f"batch {confirmed.batch} was confirmed for somebody else's queries")
         if held.masks is not None:
-            raise m.RepeatedError(f"batch {confirmed.batch} was confirmed before")
+            raise m.RepeatedError(f"batch {confirmed.batch} was already confirmed")
         self._seen.add(confirmed.batch)
         self.timers.drop(confirmed.batch)
         labels = len(self.terms.labels)
@@ -150,7 +152,7 @@ class AnsweringParty(Role):
         return []
 
     def _late(self, timer: str) -> list[r.Action]:
-        return self._give_up([timer], f"{self.terms.guardian} did not answer in time")
+        return self._give_up([timer], f"{self.terms.guardian} did not respond in time")
 
     def _give_up(self, batches: list[str], why: str) -> list[r.Action]:
         actions: list[r.Action] = []

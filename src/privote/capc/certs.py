@@ -76,8 +76,8 @@ def check_name(name: str) -> str:
     """Return a site's name if it can stand in a certificate and in a file's name."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise InputError(
-            "a site's name must be 1 to 63 of a-z, 0-9 and '-', not beginning or ending with '-', "
-            f"got {name!r:.80}"
+            "a site's name must be 1 to 63 characters of a-z, 0-9 and '-', and must not start or "
+            f"end with '-', got {name!r:.80}"
         )
     return name
 
@@ -90,7 +90,7 @@ def make(folder: Path, name: str, *, days: int = 365) -> Certificate:
     key_file, certificate_file = folder / f"{check_name(name)}.key", folder / f"{name}.pem"
     for file in (key_file, certificate_file):
         if file.exists():
-            raise InputError(f"{str(file)!r} exists: make the next one in another folder")
+            raise InputError(f"{str(file)!r} exists: make the new one in another folder")
     whole("days", days, most=_MOST_DAYS)
     key, pem = _signed(name, days)
     try:
@@ -150,7 +150,7 @@ def read_one(path: Path) -> Certificate:
     """Return the certificate of a PEM file that holds exactly one."""
     found = read_all(path)
     if len(found) != 1:
-        raise InputError(f"{str(path)!r} must hold one certificate, got {len(found)}")
+        raise InputError(f"{str(path)!r} must contain one certificate, got {len(found)}")
     return found[0]
 
 
@@ -161,7 +161,7 @@ def fingerprint_of(pem: bytes) -> str:
 
 def _parsed(data: bytes, where: str) -> list[Certificate]:
     if b"PRIVATE KEY" in data:
-        raise InputError(f"{where} holds a private key: only certificates may be handed around")
+        raise InputError(f"{where} contains a private key: share only certificates")
     try:
         found = x509.load_pem_x509_certificates(data)
     except ValueError:
@@ -180,7 +180,9 @@ def _described(each: x509.Certificate, where: str) -> Certificate:
             f"{where} is not a site's certificate: `privote capc certs make` makes one"
         ) from None
     if constraints.ca:
-        raise InputError(f"{where} could sign other certificates (CA:TRUE); a site's may not")
+        raise InputError(
+            f"{where} can sign other certificates (CA:TRUE), which a site's certificate must not"
+        )
     if len(names) != 1 or not NAME.fullmatch(names[0]):
         raise InputError(f"{where} must name exactly one site, got {names!r:.80}")
     return Certificate(
@@ -238,7 +240,7 @@ class Trust:
             for each in read_all(file):
                 if each.name != file.stem:
                     raise InputError(
-                        f"{str(file)!r} must hold certificates of {file.stem!r}, got one of "
+                        f"{str(file)!r} must contain certificates of {file.stem!r}, got one of "
                         f"{each.name!r}"
                     )
                 self._by_fingerprint[each.fingerprint] = each
@@ -298,8 +300,8 @@ class Own:
             raise InputError(f"{str(self.key)!r} cannot be read: {error.strerror}") from None
         if status.st_mode & 0o077:
             raise InputError(
-                f"{str(self.key)!r} must be for its owner only (0600), "
-                f"its mode is {status.st_mode & 0o777:04o}"
+                f"{str(self.key)!r} must be readable by its owner only (0600); its mode is "
+                f"{status.st_mode & 0o777:04o}"
             )
         try:
             ours = serialization.load_pem_private_key(key, password=None).public_key()

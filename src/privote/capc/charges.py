@@ -217,8 +217,8 @@ class Charges:
         what = f"the allowance of {party} for {querier}"
         if str(json.loads(known.terms)["owner"]).rsplit(" ", 1)[-1] != self._journal:
             raise LedgerError(
-                f"{what} is counted in another journal than this one: put back the one that was "
-                "in use; without it nobody knows what is left"
+                f"{what} is counted in another journal: restore the journal that was in use, "
+                "without which nobody knows what is left"
             )
         if known.allowance.tolist() != [allowance]:
             raise LedgerError(

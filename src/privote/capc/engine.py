@@ -83,7 +83,7 @@ class Session:
         """Return the seconds left; PeerError if there are none."""
         left = self._end - time.monotonic()
         if left <= 0:
-            raise PeerError(f"the computation did not end within {self.seconds:g} s")
+            raise PeerError(f"the computation did not finish within {self.seconds:g} s")
         return left
 
     def exchange(self, data: bytes) -> bytes:
@@ -94,7 +94,7 @@ class Session:
         """Compare a digest of all that must be the same on both sides, before anything is run."""
         if self.exchange(digest) != digest:
             raise PeerError(
-                "the peer runs other programs, or another engine or version; nothing was computed"
+                "the peer runs another program, engine or version; nothing was computed"
             )
 
     def check(self) -> None:

@@ -80,7 +80,7 @@ class PrivacyGuardian(Role):
         terms, journal = self.terms, self._journal
         self._check_queries(ask.queries)
         if journal.known(sender, ask.nonce):
-            raise m.RepeatedError("this request was made before: nothing was charged for it again")
+            raise m.RepeatedError("this request was made before; it was not charged again")
         journal.settle(sender, ask.version, counted=terms.allowance)
         batch = secrets.token_hex(16)
         still = journal.open_batch(sender)
@@ -110,7 +110,7 @@ class PrivacyGuardian(Role):
         if sender == held.querier or held.asked is not None:
             raise PeerError(f"batch {confirm.batch} is not for {sender} to answer")
         if sender in held.confirmed:
-            raise m.RepeatedError(f"batch {confirm.batch} was confirmed to {sender} before")
+            raise m.RepeatedError(f"batch {confirm.batch} was already confirmed to {sender}")
         held.confirmed.add(sender)
         message = m.Confirmed(confirm.batch, held.querier, held.queries)
         return [r.Send(sender, ANSWERING, message)]
@@ -120,9 +120,9 @@ class PrivacyGuardian(Role):
         if sender not in held.confirmed:
             raise PeerError(f"batch {message.batch} was not confirmed to {sender}")
         if sender in held.masks:
-            raise m.RepeatedError(f"{sender} gave its masks of batch {message.batch} before")
+            raise m.RepeatedError(f"{sender} already sent its masks for batch {message.batch}")
         if held.decided or sender in held.gone:
-            raise PeerError(f"the masks of {sender} for batch {message.batch} come too late")
+            raise PeerError(f"the masks of {sender} for batch {message.batch} came too late")
         wanted = (held.queries, len(self.terms.labels) * (1 + self.terms.parts))
         if message.masks.shape != wanted:
             held.gone.add(sender)
@@ -145,7 +145,7 @@ class PrivacyGuardian(Role):
         if sender != held.querier:
             raise PeerError(f"batch {decide.batch} is not {sender}'s")
         if held.asked is not None:
-            raise m.RepeatedError(f"batch {decide.batch} was given to be decided before")
+            raise m.RepeatedError(f"batch {decide.batch} was already submitted for a decision")
         if decide.version != self._journal.version(sender) and self.terms.allowance:
             raise PeerError(f"{sender} holds version {decide.version} of the running counts")
         strange = sorted(set(decide.parties) - set(self.terms.voters(sender)))
@@ -170,8 +170,8 @@ class PrivacyGuardian(Role):
         )
         if len(parties) < self.terms.minimum:
             error = PeerError(
-                f"{len(parties)} parties take part, and at least {self.terms.minimum} must; the "
-                "charge stands"
+                f"only {len(parties)} parties take part, and at least {self.terms.minimum} are "
+                "required; the charge remains"
             )
             return self._refused_batch(held.querier, batch, error)
         held.decided = True
@@ -246,7 +246,7 @@ class PrivacyGuardian(Role):
         still = self._journal.open_batch(sender)
         if still is None or still.batch != done.batch:
             if self._journal.phase(done.batch) == DONE:
-                raise m.RepeatedError(f"batch {done.batch} is over already")
+                raise m.RepeatedError(f"batch {done.batch} is already finished")
             raise PeerError(f"batch {done.batch} of {sender} is not being decided")
         self._journal.done(done.batch, done.version)
         self._forget(done.batch)
@@ -269,9 +269,12 @@ class PrivacyGuardian(Role):
     def _held(self, batch: str) -> _Batch:
         if batch not in self._batches:
             phase = self._journal.phase(batch)
-            known = "unknown" if phase is None else f"not open any more ({phase})"
+            known = "unknown" if phase is None else f"no longer open ({phase})"
             if phase == CHARGED:
-                known = "charged, but not open since the guardian was restarted: ask to resume it"
+                known = (
+                    "charged, but not open since the guardian was restarted: run the query again "
+                    "to resume it"
+                )
             raise PeerError(f"batch {batch} is {known}")
         held: _Batch = self._batches[batch]
         return held

@@ -74,8 +74,8 @@ class _Journal:
                 if known.setdefault(name, value) != value:
                     raise InputError(
                         f"journal {self.path!r} has another {name} than this coalition and site: "
-                        f"{known[name]!r:.40} instead of {value!r:.40}; keep it for those, and "
-                        "give this one a place of its own"
+                        f"{known[name]!r:.40} instead of {value!r:.40}; keep it for that "
+                        "coalition, and use another file for this one"
                     )
                 self._run("INSERT OR IGNORE INTO facts VALUES (?, ?)", name, value)
             self.identity = str(known.get("identity") or secrets.token_hex(8))
@@ -175,7 +175,7 @@ class GuardianJournal(_Journal):
         with self._transaction():
             still = self.open_batch(querier)
             if resumed is not None and (still is None or still.batch != resumed):
-                raise PeerError(f"batch {resumed} of {querier} is not open any more: ask again")
+                raise PeerError(f"batch {resumed} of {querier} is no longer open: ask again")
             if allowances:
                 self._run(
                     "INSERT OR IGNORE INTO halves VALUES (?, 0, 0, ?)",
@@ -280,9 +280,8 @@ class QuerierJournal(_Journal):
     form = _form(
         "querying party's journal",
         {
-            "state": "CREATE TABLE state (one INTEGER PRIMARY KEY CHECK (one = 1), "
-            "version INTEGER NOT NULL, half TEXT NOT NULL, batch TEXT, queries INTEGER, "
-            "offered INTEGER NOT NULL)",
+            "state": "CREATE TABLE state (one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER "
+            "NOT NULL, half TEXT NOT NULL, batch TEXT, queries INTEGER, offered INTEGER NOT NULL)",
             "answers": "CREATE TABLE answers (batch TEXT PRIMARY KEY, version INTEGER NOT NULL, "
             "facts TEXT NOT NULL, rows INTEGER NOT NULL, labels BLOB NOT NULL)",
         },

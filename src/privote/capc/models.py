@@ -115,7 +115,9 @@ class SiteModel:
                 check_written("it", json.loads(str(file["written"])), _FORMAT)
             wanted = {"labels", "thresholds", "weights0", "bias0"}
             if {*file.names} - {"written"} != wanted:
-                raise InputError(f"it must hold {sorted(wanted)}, got {sorted(file.names)!r:.80}")
+                raise InputError(
+                    f"it must contain {sorted(wanted)}, got {sorted(file.names)!r:.80}"
+                )
             arrays = {name: file[name] for name in wanted}
         except InputError as error:
             raise InputError(f"{path} must be a linear model saved as .npz: {error}") from None
@@ -159,7 +161,7 @@ def rows_of(X: Any, features: int) -> Floats:
     try:
         rows = np.asarray(X.toarray() if sp.issparse(X) else X, np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError("X", "must hold numbers", sealed=f"{error!s:.60}") from None
+        raise InputError("X", "must contain numbers", sealed=f"{error!s:.60}") from None
     if rows.ndim != 2 or rows.shape[1] != features:
         raise InputError("X", f"must have the shape (rows, {features})", rows.shape)
     if not np.isfinite(rows).all():

@@ -150,9 +150,9 @@ class SharedNoise:
         counted = mechanism.counted(labels)
         if counted.shares is None or counted.weights is not None:
             raise UnavailableError(
-                "noise = 'sites' must go with Gaussian noise and votes that count 1, as binary "
-                "voting with a sigma has: optimal links and weighted ballots have no shares that "
-                f"add up; use 'guardian' for {mechanism}"
+                "noise = 'sites' needs Gaussian noise and unweighted votes, as in binary voting "
+                "with a sigma: optimal links and weighted ballots cannot be split into shares; "
+                f"use 'guardian' for {mechanism}"
             )
         noise = cls(vote=counted.shares, gate=mechanism.gate)
         for link in noise.links:

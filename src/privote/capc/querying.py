@@ -129,8 +129,9 @@ class QueryingParty(Role):
         if len(self._shares) < minimum:
             return self._fail(
                 PeerError(
-                    f"{len(self._shares)} of {len(self._out) + len(self._shares)} parties answered "
-                    f"and at least {minimum} must; the charge stands, and the batch may be resumed"
+                    f"only {len(self._shares)} of {len(self._out) + len(self._shares)} parties "
+                    f"answered, and at least {minimum} are required; the charge remains, and the "
+                    "batch can be resumed"
                 )
             )
         self._stage = _CHOSEN
@@ -148,7 +149,7 @@ class QueryingParty(Role):
             raise m.RepeatedError(f"{sender} was willing to answer batch {willing.batch} before")
         wanted = (len(self.rows), self.terms.parts * len(self.terms.labels))
         if (wanted if self.terms.parts else None) != getattr(willing.noise, "shape", None):
-            return self._leave_out(sender, "its noise is not what the terms say")
+            return self._leave_out(sender, "its noise does not match the terms")
         if willing.noise is not None:
             self._noise[sender] = willing.noise
         self.timers.drop(sender)
@@ -184,8 +185,8 @@ class QueryingParty(Role):
         if event.session == session_of(self._batch):
             return self._fail(
                 PeerError(
-                    f"the decision with {self.terms.guardian} broke: {event.why}; the charge "
-                    "stands, and this batch is never decided again"
+                    f"the decision with {self.terms.guardian} failed: {event.why}; the charge "
+                    "remains, and this batch cannot be decided again"
                 )
             )
         return self._leave_out(other, event.why)
@@ -195,9 +196,11 @@ class QueryingParty(Role):
     def _hear_ready(self, sender: str, ready: m.Ready) -> list[r.Action]:
         self._check_batch(ready.batch)
         if self._stage != _CHOSEN or self._ready is not None:
-            raise PeerError(f"batch {ready.batch} was not given to be decided, or twice")
+            raise PeerError(
+                f"batch {ready.batch} was not submitted for a decision, or was submitted twice"
+            )
         if set(ready.parties) - set(self._shares) or len(ready.parties) < self.terms.minimum:
-            raise PeerError(f"batch {ready.batch} is to be decided with other parties than agreed")
+            raise PeerError(f"batch {ready.batch} would be decided with parties other than agreed")
         try:
             self._journal.deciding(ready.batch, ready.version)
         except PrivoteError as error:
@@ -231,7 +234,7 @@ class QueryingParty(Role):
         ready = self._ready
         labels = np.concatenate([out["label"] for out in event.outputs])
         if not np.isin(labels, (0, 1, ABSTAIN)).all():
-            return self._fail(PeerError("the decision gave something that is no label"))
+            return self._fail(PeerError("the decision returned an invalid label"))
         half: dict[str, int] = {}
         if self.terms.allowance:
             last = np.asarray(event.outputs[-1]["left"], np.int64).tolist()

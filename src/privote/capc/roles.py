@@ -240,8 +240,9 @@ class Role(ABC):
         self._greeted.pop((sender, hello.role), None)
         if hello.coalition != self.terms.digest():
             raise PeerError(
-                f"{sender} has other terms of the coalition (digest {hello.coalition[:12]}) than "
-                f"{self.name} (digest {self.terms.digest()[:12]}): all sites need the same"
+                f"{sender} has different terms of the coalition (digest {hello.coalition[:12]}) "
+                f"than {self.name} (digest {self.terms.digest()[:12]}): all sites need the same "
+                "terms"
             )
         if hello.engine != self.engine:
             raise PeerError(f"{sender} uses engine {hello.engine!r}, {self.name} {self.engine!r}")
@@ -264,7 +265,7 @@ class Role(ABC):
     def _check_queries(self, queries: int) -> None:
         most = self.terms.most_queries
         if queries > most:
-            raise PeerError(f"a batch has at most {most} queries here, got {queries}")
+            raise PeerError(f"a batch must have at most {most} queries, got {queries}")
 
     def _forget(self, batch: str) -> None:
         self._batches.pop(batch, None)

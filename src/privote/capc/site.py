@@ -124,7 +124,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             )
         for other in self.addresses:
             if other not in known or other == self.name:
-                rule = f"must be of other sites of the coalition ({', '.join(known)})"
+                rule = f"must be addresses of other sites of the coalition ({', '.join(known)})"
                 raise InputError("addresses", rule, other)
         missing = [key for key in needs if getattr(self, key) is None] + [
             f"addresses.{other}" for other in self.callees(role) if other not in self.addresses
@@ -163,14 +163,14 @@ def read_toml(file: Path) -> dict[str, Any]:
     """Read a TOML file that is not too large to be one."""
     try:
         if not file.is_file():  # a pipe would wait for ever
-            raise InputError(f"{file}: cannot be read: it is no file, or not there")
+            raise InputError(f"{file}: does not exist or is not a file")
         if file.stat().st_size > _MOST_BYTES:
             raise InputError(f"{file}: must be at most {_MOST_BYTES} bytes")
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
     except RecursionError:
-        raise InputError(f"{file}: is not TOML that anyone means: nested too deep") from None
+        raise InputError(f"{file}: is nested too deeply") from None
     except ValueError as error:  # syntax, encoding, and numbers beyond all digits
         raise InputError(f"{file}: is not TOML: {error}") from None
 
@@ -310,7 +310,7 @@ def _warn_of_clipping(X: Any, bound: float, log: Say) -> None:
     if outside:
         log(
             f"warning: {outside} of {X.shape[0]} rows have values beyond bound={bound:g} of the "
-            "terms, and are clipped to it: are they scaled as the models' rows were?"
+            "terms and are clipped to it; are they on the same scale as the models' rows?"
         )
 
 

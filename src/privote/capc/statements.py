@@ -49,9 +49,9 @@ def stamp_of(answers: LabelledBatch) -> str:
     """Return what must stand on everything that is made of a batch; empty if it is secure."""
     why = []
     if answers.engine == CLEAR:
-        why.append("INSECURE: the engine computes in clear and hides nothing")
+        why.append("INSECURE: computed in clear text, without secrecy")
     if answers.simulated:
-        why.append("SIMULATED: masks and noise come from a seed and protect nobody")
+        why.append("SIMULATED: masks and noise come from a seed, so they protect nobody")
     return "; ".join(why)
 
 
@@ -108,27 +108,33 @@ def _noise(facts: dict[str, Any]) -> list[str]:
     """Return what is said of who drew the noise, and towards whom it protects."""
     if facts["noise"] == "guardian":
         return [
-            "Noise: drawn by the guardian, which knows it. Towards the guardian nothing is "
-            "promised: whoever sees these labels and its noise knows the tallies."
+            "Noise: drawn by the guardian, which knows it. There is no guarantee against the "
+            "guardian: anyone who sees both these labels and its noise knows the tallies."
         ]
     voters, missing = facts["voters"], facts["voters"] - len(facts["parties"])
     said = {}
     for known, left in facts["noise_if_known"].items():
-        budget = "no epsilon, since none is left among the fewer voters of others who ask"
+        budget = "no epsilon, since too few voters remain for other querying sites"
         if left["epsilon"] is not None:
             budget = f"epsilon {rounded_up(left['epsilon'], 4)}"
         said[int(known)] = f"sigma {left['sigma']:g}, {budget}"
     lines = [
-        f"Noise: drawn by the {voters} answering sites, a share each; nobody knows the sum. Any "
-        f"{voters - 1} shares carry the sigma above: the epsilon holds towards every single site, "
-        "which knows its own share, and towards the guardian, if it knows no more than one."
+        f"Noise: each of the {voters} answering sites draws a share; nobody knows the sum. Any "
+        f"{voters - 1} shares together have the sigma above. So epsilon also holds against each "
+        "single site, which knows its own share, and against the guardian, if it knows at most "
+        "one share."
     ]
     if missing:
-        lines.append(f"The guardian drew the shares of who was missing, and knows them: {missing}.")
+        lines.append(
+            f"The guardian drew the shares of the missing sites, and knows them: {missing}."
+        )
     if missing in said:
-        lines.append(f"Were all batches like this, there would remain towards it {said[missing]}.")
+        lines.append(
+            f"If all batches were like this, the guarantee against it would be {said[missing]}."
+        )
     return lines + [
-        f"Towards whoever knows {known} shares, its own and any it was told, there remain: {left}."
+        f"Against anyone who knows {known} shares (its own and any it was told), the guarantee "
+        f"is: {left}."
         for known, left in said.items()
     ]
 
@@ -138,13 +144,13 @@ def statement(facts: dict[str, Any]) -> str:
     held = [] if facts["secure"] else [f"{facts['stamp']}. NOT A GUARANTEE.", ""]
     if facts["guarantee"] == "allowance":
         promise = (
-            "Guarantee: allowance. Each answering site may depart from the baseline a fixed number "
+            "Guarantee: allowance. Each answering site may differ from the baseline a fixed number "
             "of times for this querying site, in all its batches together, past and future."
         )
     else:
         promise = (
-            "Guarantee: worst case. Every batch is charged what it costs at most, whatever the "
-            "votes are, and no batch is answered that would exceed the budget."
+            "Guarantee: worst case. Every batch is charged its largest possible cost over all "
+            "votes, and a batch that would exceed the budget is not answered."
         )
     lines = [
         *held,
@@ -154,15 +160,15 @@ def statement(facts: dict[str, Any]) -> str:
         *(f"Left out: {site}: {why}." for site, why in facts["left_out"].items()),
         "",
         promise,
-        "Protected: replacing all training data of one answering site, towards whoever sees the "
-        "labels.",
+        "Who is protected: each answering site, with all its training data (replace one site), "
+        "against anyone who sees the labels.",
         f"  epsilon {rounded_up(facts['epsilon'])} at delta {rounded_up(facts['delta'])} for each "
-        "site's data: all "
-        "batches of all querying sites together, past and future; unconditional.",
-        "No smaller number is stated for this querying site: an answering site may have learnt "
-        "from labels that others received, and so may these labels.",
+        "site's data, for all batches of all querying sites together, past and future; "
+        "unconditional.",
+        "No smaller epsilon is stated for this querying site alone, since answering sites may "
+        "have learnt from labels that others received.",
         *(
-            f"  {party}: {allowance} {facts['surprise_unit']}s may depart"
+            f"  {party}: {allowance} {facts['surprise_unit']}s may differ"
             for party, allowance in facts["allowance_by_party"].items()
         ),
         *_noise(facts),
@@ -174,13 +180,13 @@ def statement(facts: dict[str, Any]) -> str:
         "",
         f"Engine: {facts['engine']}"
         + (
-            ". Semi-honest sites; the guardian colludes with nobody. Rows, models, votes and "
-            "tallies were seen by nobody but their owners."
+            ". Assumptions: sites are semi-honest, and the guardian colludes with nobody. Rows, "
+            "models and votes were seen only by their owners, tallies by nobody."
             if facts["secure"]
             else f" (NOT SECURE: {facts['stamp']})."
         ),
         f"Batch {facts['batch']}"
-        + (", paid for by the charge of an earlier one." if facts["resumed"] else "."),
+        + (", already paid for by an earlier charge." if facts["resumed"] else "."),
     ]
     return "\n".join(lines)
 
@@ -191,7 +197,9 @@ def allowance_said(facts: dict[str, Any]) -> str | None:
         return None
     least = min(facts["allowance_by_party"].values())
     unit = facts["surprise_unit"]
-    return f"{least} {unit}s a site, for life; {least / facts['queries']:.2g} a row of this batch"
+    return (
+        f"{least} {unit}s per site in total; {least / facts['queries']:.2g} per row of this batch"
+    )
 
 
 @dataclass(frozen=True)

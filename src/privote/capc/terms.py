@@ -120,7 +120,11 @@ class Terms:
             )
         # A ledger compares names folded: two sites would have one budget, charged once.
         if len({folded(site) for site in self.sites}) < len(self.sites):
-            raise InputError("parties", "must have names that differ in more than case", self.sites)
+            raise InputError(
+                "parties",
+                "must have names that differ in more than upper and lower case",
+                self.sites,
+            )
         fewest = min(len(self.voters(querier)) for querier in self.queriers)
         if fewest < self.minimum:
             raise InputError(
@@ -132,7 +136,7 @@ class Terms:
 
     def _check_mechanism(self) -> None:
         if not isinstance(self.mechanism, Mechanism):
-            raise InputError("mechanism", "must be one of privote's", self.mechanism)
+            raise InputError("mechanism", "must be a privote mechanism", self.mechanism)
         self._put("counted", self.mechanism.counted(len(self.labels)))
         if self.allowance and not self.by_ballot and self.counted.weights:
             raise UnavailableError(

@@ -33,14 +33,14 @@ _CONNECTIONS = 32
 _HEAD = struct.Struct("!BI")  # kind; number of the connection
 
 
-_CLOSED = "it closed the connection: it may not have pinned our certificate, or have stopped"
+_CLOSED = "it closed the connection: it may have stopped, or may not have pinned our certificate"
 #: What gRPC's words mean, for whoever connected: (part of its text, our sentence).
 _MEANINGS = (
     ("certificate has expired", "its certificate has expired"),
-    ("certificate is not yet valid", "its certificate is not valid yet: check the clocks"),
+    ("certificate is not yet valid", "its certificate is not yet valid: check the clocks"),
     ("Hostname Verification", "the certificate it presents is for another name"),
-    ("CERTIFICATE_VERIFY_FAILED", "it presents another certificate than the pinned one"),
-    ("Connection refused", "nobody listens there"),
+    ("CERTIFICATE_VERIFY_FAILED", "its certificate is not the pinned one"),
+    ("Connection refused", "no program is listening there"),
     ("Socket closed", _CLOSED),
     ("Connection reset", _CLOSED),
     ("Broken pipe", _CLOSED),

@@ -41,9 +41,8 @@ def _show_version(wanted: bool) -> None:
 
 
 @app.callback(
-    epilog="Exit codes: 0 done, 1 violation found, 2 usage, 3 budget refused, 4 ledger broken, "
-    "5 peer failed, 6 charged but not finished: the same again with --resume. Start with: "
-    "privote demo"
+    epilog="Exit codes: 0 done, 1 violation found, 2 usage, 3 budget refused, 4 ledger broken, 5 "
+    "peer failed, 6 charged but not finished (repeat with --resume). Start with: privote demo"
 )
 def privote(
     version: Annotated[
@@ -53,7 +52,7 @@ def privote(
             "-V",
             callback=_show_version,
             is_eager=True,
-            help="Show the version and leave.",
+            help="Show the version and exit.",
         ),
     ] = False,
 ) -> None:
@@ -69,26 +68,26 @@ def demo(
     force: bool = False,
     json: bool = False,
 ) -> None:
-    """Show what privote does by default, on embedded data, in a few seconds.
+    """Show what privote does by default, on data that come with it, in a few seconds.
 
     Example:
 
         privote demo --output privote-demo
 
-    First a private model of a table of made-up patients, beside the same model without privacy.
-    Then private labels from votes of real models, for aviation reports and for pictures, at epsilon
-    8 and 2: what a release says about the quality of its labels, and how good they are.
+    First, a private model of a table of made-up patients, compared with the same model without
+    privacy. Then private labels for aviation reports and for pictures, from votes of real models,
+    at epsilon 8 and 2 with delta 1e-5: the quality that each release states, and the true quality.
 
-    The data are the same every time; the noise is not, unless --seed is given.
+    The data are always the same. The noise is fresh unless --seed is given.
 
     Parameters
     ----------
     output
-        A new folder for data and report.
+        A new folder for the data and the report.
     queries
-        How many reports and pictures to label.
+        Number of reports, and of pictures, to label.
     records
-        How many visits of patients.
+        Number of patient visits.
     """
     from privote.report import demo as work
 

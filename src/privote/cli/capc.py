@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Sites label each other's data in secret: nobody sees rows, models, votes or tallies. "
+    help="Sites label each other's data; no site sees another's rows, model, votes or tallies. "
     "Start with `privote capc simulate`.",
 )
 certificates = typer.Typer(
     no_args_is_help=True,
-    help="Certificates of a coalition: every site makes its own, the others pin exactly that one.",
+    help="Certificates of a coalition: each site makes its own, and the others pin it.",
 )
 app.add_typer(certificates, name="certs")
 
@@ -35,15 +35,15 @@ def guardian(
     *,
     json: bool = False,
 ) -> None:
-    """Keep the coalition's ledger, decide its batches; runs until it is stopped.
+    """Run the guardian, which keeps the coalition's ledger and decides its batches, until stopped.
 
     Example:
 
         privote capc guardian guardian/site.toml
 
-    Charges every batch before it is answered, one budget for each answering party. Sees masks,
-    never ballots, rows or labels. Needs listen and ledger in SITE.toml. Logs one line an event on
-    stderr; SIGTERM or Ctrl-C stops it, and what was charged stays charged.
+    It charges every batch before it is answered; each answering party has its own budget. It sees
+    only masked values, never ballots, rows or labels. SITE.toml must set listen and ledger. It logs
+    one line per event to stderr. SIGTERM or Ctrl-C stops it; charges remain.
 
     Parameters
     ----------
@@ -64,15 +64,15 @@ def answer(
     *,
     json: bool = False,
 ) -> None:
-    """Answer the others' queries with this site's model; runs until it is stopped.
+    """Answer other sites' queries with this site's model, until stopped.
 
     Example:
 
         privote capc answer north/site.toml
 
-    The model leaves this machine only inside a secure two-party computation. This site sees who
-    asks and how many queries, and neither rows nor its own answers. Needs listen, model and the
-    guardian's address in SITE.toml.
+    The model is used only inside a secure two-party computation. This site learns who asks and how
+    many queries, but sees neither the rows nor its own answers. SITE.toml must set listen, model
+    and the guardian's address.
 
     Parameters
     ----------
@@ -96,25 +96,25 @@ def query(
     force: bool = False,
     json: bool = False,
 ) -> None:
-    """Have rows labelled by the other sites; nobody else sees the rows or the labels.
+    """Have the other sites label rows; they see neither the rows nor the labels.
 
     Example:
 
         privote capc query north/site.toml rows.npz --output answers
 
-    The guardian charges the batch first. A site that does not answer is left out; below the
-    minimum of the terms there is no answer, and the charge stands. Run it again after a failure:
-    a batch that was charged and not decided is resumed.
+    The guardian charges the batch first. A site that does not respond is left out. If fewer sites
+    respond than the terms require, there is no answer and the charge remains. After a failure, run
+    the command again: a batch that was charged but not decided is resumed.
 
-    labels.npz has labels (rows, labels): 1, 0, or -1 where the gate abstained. statement.txt says
-    in plain words what was promised to whom.
+    labels.npz holds the labels, shape (rows, labels): 1, 0, or -1 where the gate abstained.
+    statement.txt states the guarantee in plain words.
 
     Parameters
     ----------
     site : SITE.toml
         This site's settings; they name the coalition's terms.
     rows
-        Rows to have labelled: .npz (array X), .csv or .parquet of the terms' features.
+        Rows to label: .npz (array X), .csv or .parquet, with the features that the terms list.
     output
         A folder for labels.npz, statement.txt and statement.json.
     """
@@ -147,9 +147,9 @@ def _shown(facts: dict[str, Any]) -> dict[str, Any]:
         "sites that took part": f"{len(facts['parties'])} of {facts['voters']}",
         "mechanism": facts["mechanism"],
         "guarantee": facts["guarantee"],
-        "epsilon of a site, all who ask": rounded_up(facts["epsilon"], 3),
+        "epsilon per site, all askers": rounded_up(facts["epsilon"], 3),
         "delta": float(facts["delta"]),
-        "may depart from the baseline": allowance_said(facts),
+        "allowance": allowance_said(facts),
         "engine": facts["engine"],
         "seconds": facts["seconds"],
         "MB between sites": facts.get("megabytes"),
@@ -167,29 +167,30 @@ def retrain(
     force: bool = False,
     json: bool = False,
 ) -> None:
-    r"""Train this site's model again, on its own records and the labels it received.
+    r"""Retrain this site's model on its own records and the labels it received.
 
     Example:
 
         privote capc retrain records.csv rows.csv answers/labels.npz --labels flu,cold \
           --output model.npz
 
-    Costs nothing: labels that were released to a site are its own to use. Restart `privote capc
-    answer` to answer with the new model. Thresholds follow the site's own records; a label that it
-    has no records of is learnt from what it received alone.
+    This costs no privacy budget: the labels are already released to the site. Restart `privote capc
+    answer` to use the new model. Thresholds are set from the site's own records. A label without
+    any own records is learnt from the received labels alone.
 
     Parameters
     ----------
     records
-        This site's own records: .npz (X, Y), .csv or .parquet, scaled as ROWS are.
+        This site's own records: .npz (X, Y), .csv or .parquet, on the same scale as ROWS.
     rows
-        The rows that `privote capc query` asked.
+        The rows that `privote capc query` had labelled.
     answers : LABELS.npz
-        What it received: its labels.npz.
+        The labels.npz it received.
     labels : A,B,...
-        Which columns of RECORDS are labels (in an .npz: of its Y); names of the coalition.
+        Names of the labels among the columns of RECORDS (in an .npz: the columns of Y), as in the
+        terms.
     output
-        Where the model goes: an .npz file.
+        The .npz file for the model.
     """
     from privote.capc.models import Records, retrain_site
     from privote.datasets.tables import table
@@ -200,7 +201,7 @@ def retrain(
 
     received = ArrayFile(answers)
     if not {"labels", "label_names"} <= set(received.names):
-        raise InputError("LABELS.npz", "must be what privote capc query wrote", answers.name)
+        raise InputError("LABELS.npz", "must be a file written by privote capc query", answers.name)
     names = [str(name) for name in received["label_names"]]
     own = table(records, labels=options.names(labels) or ())
     new = table(rows, features=None if rows.suffix == ".npz" else own.feature_names)
@@ -240,36 +241,36 @@ def simulate(
     seed: int | None = None,
     json: bool = False,
 ) -> None:
-    """Run a whole coalition on this machine: a guardian, answering sites and one that asks.
+    """Run a whole coalition on this machine: a guardian, answering sites and a querying site.
 
     Example:
 
         privote capc simulate --parties 5 --queries 100 --output trial
 
-    The sites' data are scenes of handwritten digits that come with privote. Unless --clear, every
-    site is a process of its own with its own certificate, and all that they say to each other goes
-    through mutual TLS and the secure engine, as between machines; the folder that is written holds
-    every site's files, to look at and to copy from. Count on some seconds a site, and so on minutes
-    for 50; with --clear, on seconds in all.
+    The data are scenes of handwritten digits that come with privote. Unless --clear is given, each
+    site is a separate process with its own certificate, and all communication uses mutual TLS and
+    the secure engine, as between machines. The output folder holds every site's files, as examples
+    to copy. It takes a few seconds per site, minutes for 50 sites, and seconds in total with
+    --clear.
 
-    A --seed chooses the scenes. With --clear masks and noise follow from it, too: stamped
-    SIMULATED, it protects nobody.
+    --seed selects the scenes. With --clear it also determines masks and noise; the result is then
+    marked SIMULATED and protects nobody.
 
     Parameters
     ----------
     output
-        A new folder for everything that is made.
+        A new folder for all output files.
     parties
-        Answering sites.
+        Number of answering sites.
     queries
-        Scenes to have labelled.
+        Number of scenes to label.
     clear
-        One process, no secrecy: the same roles and messages in clear text, for large studies.
-        Stamped INSECURE.
+        Run in one process with messages in clear text, for large studies. There is no secrecy; the
+        result is marked INSECURE.
     epsilon
-        The budget of each site's data.
+        Privacy budget of each answering site, with ``delta``.
     delta
-        The probability left out.
+        The probability that the epsilon bound may fail.
     guarantee : NAME
         allowance or worst-case.
     name : NAME
@@ -302,13 +303,14 @@ def _show_simulation(facts: dict[str, Any], output: Path) -> None:
     print_facts(
         _shown(facts),
         title="Labelled by a coalition",
-        caption="A site that has used up its allowance counts as the baseline, no.",
+        caption="A site that has used up its allowance counts as the baseline: no.",
     )
     print_table(facts["figures"])
     say(
-        "ACC is accuracy, BAC balanced accuracy, where a coin has 0.5. Compared with the truth, "
-        "which\nonly a simulation knows; an abstention counts as 0. In a real coalition nobody "
-        f"sees votes or\ntheir majority.\nLabels and statement: {output / 'answers'}"
+        "ACC is accuracy; BAC is balanced accuracy (0.5 for random labels). Both compare with "
+        "the true\nlabels, which only a simulation knows; an abstention counts as 0. In a real "
+        "coalition nobody\nsees the votes or their majority.\nLabels and statement: "
+        f"{output / 'answers'}"
     )
     if facts["engine"] != "clear":
         say(f"Every site's files, keys and log: {output}")
@@ -328,18 +330,18 @@ def make(
 
         privote capc certs make north --folder /etc/privote
 
-    Hand NAME.pem to the other sites and read them its fingerprint over the telephone; each of them
-    pins it. Nobody can make a certificate in this site's name. Make the next one in another folder;
-    when the others have pinned it, put its two files in the place of the old ones, and restart.
+    Send NAME.pem to the other sites and confirm its fingerprint by telephone; each of them pins it.
+    No one else can make a valid certificate for this site. To renew: make the next one in another
+    folder, wait until the others have pinned it, replace the two old files, and restart.
 
     Parameters
     ----------
     name
-        The site, as the terms name it.
+        The site's name in the terms.
     folder
-        Where the site's own key and certificate lie.
+        Folder of the site's own key and certificate.
     days
-        How long it is valid.
+        Validity in days.
     """
     from privote.capc import certs
 
@@ -360,24 +362,24 @@ def pin(
     name: str | None = None,
     json: bool = False,
 ) -> None:
-    """Trust another site's certificate: whoever holds its key is that site from here on.
+    """Trust another site's certificate: the holder of its key is accepted as that site.
 
     Example:
 
         privote capc certs pin south.pem --trust /etc/privote/trust --name south
 
-    Compare the fingerprint with its administrator first, over a channel you trust. A second
-    certificate of the same site is accepted beside the first. Remove a site's file from the folder
-    to trust it no more. Restart the programs after either: they read the folder when they start.
+    First compare the fingerprint with the site's administrator, over a channel you trust. A site
+    may have two pinned certificates. To revoke trust, remove the site's file from the folder.
+    Restart the programs after either change: they read the folder at start-up.
 
     Parameters
     ----------
     file
-        The certificate another site handed over.
+        The other site's certificate.
     trust
         The folder of pinned certificates.
     name
-        The site it must be for; refused if it names another.
+        The expected site; a certificate for another site is refused.
     """
     from privote.capc import certs
 
@@ -404,7 +406,7 @@ def list_them(
     trust
         The folder of pinned certificates.
     folder
-        Also the site's own certificates in this folder.
+        Also list the site's own certificates in this folder.
     """
     from privote.capc import certs
 

@@ -47,7 +47,7 @@ def claimed_folder(output: Path, *, force: bool) -> Iterator[None]:
     there = output.is_dir()
     if there and not force and any(file.name != DRAFT for file in output.iterdir()):
         raise InputError(
-            "output", f"{str(output)!r} exists and is not empty; give `force=True` to replace files"
+            "output", f"{str(output)!r} exists and is not empty; give `force=True` to overwrite"
         )
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -128,7 +128,7 @@ def read_stated(path: Path) -> tuple[dict[str, Any], Array | None, list[dict[str
                 if release.tallies is not None and not release.processed:
                     due = decide(release, release.decided)
                     if not np.array_equal(release.labels, due.labels):
-                        raise ValueError("its labels are not what its tallies are decided to be")
+                        raise ValueError("its labels do not follow from its tallies")
             except ValueError as error:
                 wrong.append(_wrong("file", str(error), None))
         elif path.suffix == ".student":
@@ -137,7 +137,7 @@ def read_stated(path: Path) -> tuple[dict[str, Any], Array | None, list[dict[str
             beside = check_file(path.with_suffix(".json"), "statement")
             facts = read_facts(beside.read_text(encoding="utf-8"))
         if facts.get("drawn") is None:
-            raise ValueError("it does not state what was drawn")
+            raise ValueError("it does not state the digest of the draw")
         trained = "noise_multiplier" in facts  # without votes
         if not trained and digest_of_facts(facts) != facts["digest"]:
             wrong.append(_wrong("digest", facts["digest"], digest_of_facts(facts)))
@@ -147,7 +147,9 @@ def read_stated(path: Path) -> tuple[dict[str, Any], Array | None, list[dict[str
             pairs = zip_longest(*(_SOFTWARE.sub("Software", each).split("\n") for each in texts))
             wrong += [_wrong("text", one, two) for one, two in pairs if one != two][:1]
     except (OSError, TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
-        raise InputError("statement", f"{str(path)!r} is not that of a release: {error}") from None
+        raise InputError(
+            "statement", f"{str(path)!r} is not the statement of a release: {error}"
+        ) from None
     return facts, numbers, wrong
 
 
@@ -181,7 +183,10 @@ def _wrong(fact: str, stated: Any, due: Any) -> dict[str, Any]:
 def check_statement(path: Path, *, force: bool, keep: Sequence[Path]) -> None:
     """Refuse a statement's place before anything is released."""
     if path.suffix == ".json":
-        raise InputError("statement", "is a text file; its .json is written beside it")
+        raise InputError(
+            "statement",
+            "must not end in .json: it is a text file, and its .json is written beside it",
+        )
     check_new("statement", path, force=force, keep=keep)
     check_new("statement", path.with_suffix(".json"), force=force, keep=keep)
 
@@ -211,9 +216,7 @@ def read_truth(votes: str, truth: Path | None, ballots: Ballots) -> Array | None
     if array.ndim == 1 and array.dtype == np.uint8 and array.size == -(-queries * labels // 8):
         array = np.unpackbits(array, count=queries * labels).reshape(queries, labels)
     if len(array) != queries:
-        raise InputError(
-            "truth", f"must have {queries} rows, as the votes have queries", len(array)
-        )
+        raise InputError("truth", f"must have {queries} rows, one per query", len(array))
     return array
 
 
@@ -233,7 +236,9 @@ def read_array(path: Path, argument: str, *, queries: Sequence[str] | None = Non
             return read_npy(path)
         arrays = ArrayFile(path)
         if argument not in arrays:
-            raise ValueError(f"no array {argument!r} in it; it has: {', '.join(arrays.names)}")
+            raise ValueError(
+                f"must contain an array {argument!r}; it contains: {', '.join(arrays.names)}"
+            )
         return arrays[argument]
     except (OSError, ValueError) as error:
         raise InputError(argument, f"{str(path)!r} cannot be read: {error}") from None
@@ -247,5 +252,5 @@ def _read_table(path: Path, queries: Sequence[str] | None) -> Array:
         return table
     place = {name: row for row, name in enumerate(named)}
     if len(place) < len(named) or not place.keys() >= set(queries):
-        raise ValueError("its column query must name every query of the votes, once")
+        raise ValueError("its column 'query' must name every query of the votes exactly once")
     return table[[place[name] for name in queries]]

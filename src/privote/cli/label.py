@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from privote import Release
 
 _KNOWN = {
-    "place": "their place in the file: as many voters without names are taken to be the same "
-    "persons in every run, whatever the file. Keep their order, or give --voter-ids; other persons "
-    "have another --dataset",
-    "name": "their names, whatever their order in the file",
+    "place": "their position in the file: voters without names are assumed to be the same "
+    "persons in the same order in every run. Keep the order or give --voter-ids; for other persons "
+    "use another --dataset",
+    "name": "their names, in any order",
 }
 
 
@@ -53,56 +53,60 @@ def label(
 
         privote label votes.npz --epsilon 8 --delta 1e-5 --output labels.csv
 
-    Nothing needs to be guessed. How often voters say yes is learnt from their votes, privately, for
-    about a tenth of the budget, and the noise follows from it. Noisy tallies of all queries are
-    released, and labels are decided from all of them together, which is free. The first line of the
-    bill says how good they are expected to be, from released numbers alone, or that this cannot be
-    told. Or name a mechanism and its noise: --mechanism binary --sigma 7.
+    By default there is nothing to tune. About a tenth of the budget is spent on learning privately
+    how often voters say yes, and the noise is set from that. Noisy tallies of all queries are
+    released; labels are then decided from all tallies together, at no cost. The first line of the
+    bill gives the expected quality of the labels, computed from released numbers only, or says that
+    it cannot be estimated. To choose the mechanism and its noise yourself: --mechanism binary
+    --sigma 7.
 
-    The output's place is claimed before anything is charged, and labels are on disk as soon as they
-    are drawn. If anything fails after that, exit code 6 says so, and the same command with --resume
-    continues from there, at no further charge.
+    The output file is reserved before anything is charged, and labels are written as soon as they
+    are drawn. If the run fails after the charge, it exits with code 6; repeat the command with
+    --resume to finish it at no further charge.
 
-    In the CSV file a row is a query; a label is 1, 0, or -1 where the gate held it back (ABSTAIN).
-    Queries and labels have the names that the votes give them. The .npz file also holds the bill;
+    The CSV file has one row per query. A label is 1, 0, or -1 where the gate withheld it (ABSTAIN).
+    Queries and labels keep their names from the votes file. An .npz file also contains the bill;
     read it with privote.Release.load.
 
     Parameters
     ----------
     output
-        Where the labels go, on this machine: .csv or .npz.
+        The file for the labels: a local .csv or .npz.
     name : NAME
-        auto: tallies, with noise that is learnt from the votes, privately. Or binary, tau,
-        powerset, plurality, tally; or package.module:Class, a class of your own, which is imported
-        and so runs.
+        auto: noisy tallies, with the amount of noise learnt privately from the votes. Or binary,
+        tau, powerset, plurality, tally; or your own class as package.module:Class, which runs when
+        it is imported.
     clip
-        Cut ballots to their first ``max_positives`` ones instead of refusing them.
+        Keep only the first ``max_positives`` ones of each ballot, instead of refusing longer
+        ballots.
     guarantee : NAME
-        What the budget promises. allowance: epsilon is fixed before a vote is seen; each voter may
-        cast so many surprises (votes that depart from the public baseline) in its life, and counts
-        as the baseline after that. worst-case: nobody is cut; a named mechanism answers until the
-        next query would not fit. auto (the default): allowance; for a named mechanism without a
-        ledger, worst-case if all queries fit. For a named mechanism also ptr (binary only): a
-        private test decides whether all labels are released or none. And data-dependent, which is
-        about these votes only and not differential privacy: its exact epsilon is sealed, for
-        ``show_sealed``; a noisy, sanitized one (binary only) may be published.
+        How epsilon is guaranteed. allowance: epsilon is fixed before any vote is seen; each voter
+        may cast a limited number of surprises (votes that differ from the public baseline) over all
+        queries, and counts as the baseline after that. worst-case: no voter is limited; a named
+        mechanism answers until the next query would exceed the budget. auto (the default):
+        allowance; for a named mechanism without a ledger, worst-case if all queries fit. Named
+        mechanisms also offer ptr (binary only): a private test decides whether all labels are
+        released or none; and data-dependent, which is not differential privacy: its epsilon holds
+        for these votes only. The exact value is sealed (see ``show_sealed``); a noisy, sanitized
+        value may be published (binary only).
     queries : N
-        Answer the first N queries; all by default. Needed for ptr and data-dependent.
+        Answer only the first N queries; default: all. Required with ptr and data-dependent.
     plan_for : N
-        auto, with ``ledger``: the allowance is for N queries in all, these included. Later runs
-        continue with it, at no further cost.
+        auto, with ``ledger``: make the allowance last for N queries in total, including these.
+        Later runs use the rest at no further charge.
     baseline
-        allowance: a public guess (queries, labels), .npy or .csv; zeros by default.
+        allowance: a public guess of the labels, shape (queries, labels), .npy or .csv; default: all
+        zeros.
     voter_ids
-        allowance: names of the voters in the order of the votes, by which a ledger knows them
-        again: a text file with one a line.
+        allowance: a text file with one voter name per line, in the order of the votes. The ledger
+        recognises voters by these names.
     probabilities
-        Also write the probability that most voters want each label, given all that was released:
-        .csv or .npy. For tallies, as auto releases them.
+        Also write, to a .csv or .npy file, the probability that a majority of voters wants each
+        label, given everything released. Only for mechanisms that release tallies (auto, tally).
     statement
-        Also write the privacy statement here, and as .json beside it.
+        Also write the privacy statement to this text file, and as .json beside it.
     report
-        Also write a page here, .html: bill, what to expect, statement.
+        Also write an .html page with the bill, the expected quality and the statement.
     """
     import privote
     from privote.files import check_new, complete, name_of, write_statement
@@ -121,15 +125,17 @@ def label(
     from .output import working
 
     if clip and mechanism.max_positives is None:
-        raise InputError("clip", "goes with `max_positives`: give both")
+        raise InputError("clip", "needs `max_positives`")
     if voter_ids is not None and asked.get("guarantee") not in ("allowance", "auto", None):
-        raise InputError("voter_ids", "goes with `guarantee=allowance`", asked["guarantee"])
+        raise InputError("voter_ids", "needs `guarantee=allowance`", asked["guarantee"])
     if resume and show_sealed:
-        rule = "goes without `resume`: nothing sealed is kept in a draft"
+        rule = "cannot be combined with `resume`: a draft keeps no sealed numbers"
         raise InputError("show_sealed", rule)
     mech = mechanism.build() if mechanism.named else "auto"
     if probabilities is not None and getattr(mech, "name", "tally") != "tally":
-        raise InputError("probabilities", "are of tallies, as auto releases them", str(mech))
+        raise InputError(
+            "probabilities", "needs a mechanism that releases tallies: auto or tally", str(mech)
+        )
     names: Sequence[str] | None = None if voter_ids is None else read_names(voter_ids)
     read = [path for path in (Path(votes), baseline, voter_ids) if path is not None]
     read += account.files
@@ -190,7 +196,7 @@ def _read(*how: Any, resume: bool) -> Any:
         if not resume:
             raise
         warnings.warn(
-            f"the votes cannot be read, so no more queries are answered: {error}",
+            f"the votes cannot be read, so no further queries are answered: {error}",
             PrivoteWarning,
             stacklevel=2,
         )
@@ -236,10 +242,10 @@ def _show(
     print_facts({**first, **once(rows), **more}, title="Bill")
     if sealed is not None:
         shown = {
-            name.replace("_", " "): f"of {len(value):,} voters: --json lists them"
+            name.replace("_", " "): f"{len(value):,} voters; --json lists them"
             if isinstance(value, dict)
             else value
             for name, value in sealed.items()
         }
-        nothing = {"nothing": f"under {release.guarantee} every number may be published"}
+        nothing = {"nothing": f"with {release.guarantee}, every number may be published"}
         print_facts(shown or nothing, title=OWNER_ONLY.capitalize())

@@ -18,8 +18,8 @@ from .output import print_facts, print_json, print_result, print_table, say
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="Look at a ledger of charges, check that nobody edited it, copy it. "
-    "Only the published view is ever shown: nothing that depends on votes.",
+    help="Inspect a ledger of charges, verify that nobody edited it, back it up. Shows only "
+    "public entries: nothing that depends on votes.",
 )
 
 
@@ -56,20 +56,16 @@ def _claimed(
 
 @app.command()
 def show(ledger: str, *, beside: Path | None = None, json: bool = False) -> None:
-    """Show every entry and what each data set has left.
+    """Show every run, and what is left of each budget.
 
     Example:
 
         privote ledger show ledger.db
 
-    A *budget* fixes what a data set may cost; a *charge* enters against it; an *answer* goes on
-    with an allowance that was charged before, and costs nothing more; *learnt* is the allowance
-    that was drawn privately, which its charge has paid for; an *outcome* records, sealed,
-    what was drawn. The epsilon of a charge is what it costs alone; charges together cost less than
-    their sum, and what is left counts them together.
+    One row per run, with the first of its ledger entries. Epsilon is the cost of that run alone, at
+    the delta of its budget; a run that uses an allowance charged before costs 0. Runs together cost
+    less than the sum; "used" and "left" count them together. --json lists every entry.
     """
-    from privote.mechanisms.base import describe
-
     with _opened(ledger, beside) as (book, name):
         entries, budgets, twins = book.published(), book.standing(), book.twins()
         restored, allowances = book.restored, book.allowances()
@@ -77,30 +73,53 @@ def show(ledger: str, *, beside: Path | None = None, json: bool = False) -> None
         facts = {"entries": entries, "budgets": budgets, "twins": twins, "restored": restored}
         print_json({**facts, "allowances": allowances})
         return
-    rows = [
-        {
-            "entry": entry["number"],
-            "at": entry["at"][:19].replace("T", " "),  # which a narrow column breaks in two
-            "kind": entry["kind"],
-            "data set": entry["dataset"] or "",
-            "for": entry.get("consumer") or "",
-            "guarantee": entry.get("guarantee", ""),
-            "mechanism": describe(entry["mechanism"]) if entry.get("mechanism") else "",
-            "epsilon": _epsilon(entry, budgets),
-            "queries": entry.get("queries") or "",
-        }
-        for entry in entries
-    ]
-    print_table(rows, title=f"{name}: {len(entries)} entries")
+    rows = _runs(entries, budgets)
+    if rows:
+        title = f"{name}: {len(rows)} runs in {len(entries)} entries"
+        print_table(rows, title=title, caption="Epsilon of each run alone, at its budget's delta.")
     print_table(budgets, title="Budgets")
     if allowances:
-        title = "Learnt allowances: how many more queries they are for, at no further cost"
-        print_table(allowances, title=title)
+        title = "Queries left in learnt allowances, at no further charge"
+        rows = [{("left" if n == "more" else n): v for n, v in a.items()} for a in allowances]
+        print_table(rows, title=title)
     _say_restored(restored)
     if twins:
         rows = [{**each, "names": ", ".join(map(ascii, each["names"]))} for each in twins]
-        title = "Names that nearly are one, and have budgets of their own: are they the same?"
+        title = "Similar names with separate budgets: are they the same?"
         print_table(rows, title=title)
+
+
+def _runs(entries: list[dict[str, Any]], budgets: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row per run: a charge with what was answered from it, or answers that cost nothing.
+
+    Entries of a run have its draft's claim; those made without a draft have the same account.
+    """
+    from privote.ledger.totals import draft_of
+    from privote.mechanisms.base import describe
+
+    rows: list[dict[str, Any]] = []
+    last: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for entry in entries:
+        if entry["kind"] in ("budget", "restored"):
+            continue
+        claim = entry.get("claim")
+        key = entry.get("account") if claim is None else draft_of(claim)[0]
+        run = (entry["dataset"], entry.get("consumer"), key)
+        later = entry["kind"] == "answer" and run in last and last[run]["queries"]
+        if entry["kind"] == "charge" or later or run not in last:
+            last[run] = {
+                "entry": entry["number"],
+                "at": entry["at"][:19].replace("T", " "),  # which a narrow column breaks in two
+                "data set": entry["dataset"] or "",
+                "for": entry.get("consumer") or "",
+                "guarantee": entry.get("guarantee", ""),
+                "mechanism": describe(entry["mechanism"]) if entry.get("mechanism") else "",
+                "epsilon": _epsilon(entry, budgets),
+                "queries": "",
+            }
+            rows.append(last[run])
+        last[run]["queries"] = entry.get("queries") or last[run]["queries"]
+    return rows
 
 
 def _say_restored(restored: list[dict[str, Any]]) -> None:
@@ -112,14 +131,12 @@ def _say_restored(restored: list[dict[str, Any]]) -> None:
 
 
 def _epsilon(entry: dict[str, Any], budgets: list[dict[str, Any]]) -> str:
-    """Return what an entry grants, or what it alone costs at its data set's delta."""
+    """Return what a charge costs alone at its data set's delta; an answer costs nothing more."""
     from privote.accounting.renyi import epsilon, rounded_up
 
-    if entry["kind"] == "budget":
-        return rounded_up(entry["epsilon"], 4)
     deltas = [each["delta"] for each in budgets if each["dataset"] == entry["dataset"]]
     if entry["kind"] != "charge" or entry.get("rdp") is None or not deltas:
-        return ""
+        return "" if entry["kind"] == "charge" else "0"
     return rounded_up(float(epsilon(entry["rdp"], entry["orders"], deltas[0])), 4)
 
 
@@ -131,8 +148,8 @@ def verify(ledger: str, *, beside: Path | None = None, json: bool = False) -> No
 
         privote ledger verify ledger.db
 
-    Needs the ledger's key and anchor (LEDGER.key, LEDGER.head beside it). Exit code 4 if anything
-    is wrong. Keep the head that this prints somewhere else, and you can also tell if all three
+    Needs the ledger's key and anchor (LEDGER.key and LEDGER.head beside it). Exits with code 4 if
+    anything is wrong. Store the head that this prints elsewhere: it also shows whether all three
     files were replaced by older ones.
     """
     try:
@@ -160,26 +177,26 @@ def check(
     beside: Path | None = None,
     json: bool = False,
 ) -> None:
-    """Say whether this ledger charged and released exactly what a statement says.
+    """Check that a ledger charged and released exactly what a statement says.
 
     Example:
 
         privote ledger check labels.npz --ledger ledger.db
 
-    Exit code 0 if so. 1 if not, with what differs; or if it is charged and not recorded: the run
-    ended between draw and record, and the same command with --resume adds the entry. 4 if the
-    ledger itself does not verify.
+    Exits with code 0 if they agree, and with 1 if they differ (the differences are listed). It also
+    exits with 1 if the charge is there but the outcome was not recorded, because the run was
+    interrupted in between: repeat that run with --resume to record it. Exits with 4 if the ledger
+    itself does not verify.
 
-    A digest in a file shows damage only, since whoever edits the file can make another. The ledger
-    recorded what was drawn, right after it was drawn. It does not record what was decided
-    afterwards: names, forecasts and reasons, and labels that say that they were made of what was
-    drawn.
+    A digest inside a file only reveals damage, since anyone who edits the file can compute a new
+    one. The ledger records the outcome right after it is drawn. It does not record what is computed
+    later: names, forecasts, and labels decided from released tallies.
 
     Parameters
     ----------
     statement : STATEMENT|RELEASE|STUDENT
-        A privacy statement, with its .json beside it; that .json, also of a poll; a release, .npz;
-        or a student.
+        A privacy statement with its .json beside it, the .json alone (also of a poll), a release
+        (.npz), or a .student file.
     """
     from privote.ledger.records import DIFFERS, RELEASED
 
@@ -195,7 +212,7 @@ def check(
             found = book.records().check(facts, numbers)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise InputError(
-                "statement", f"{str(statement)!r} is not that of a release: {error}"
+                "statement", f"{str(statement)!r} is not the statement of a release: {error}"
             ) from None
     differences = [*wrong, *(vars(each) for each in found.differences)]
     status = DIFFERS if wrong else found.status
@@ -234,7 +251,7 @@ def export(
     force: bool = False,
     json: bool = False,
 ) -> None:
-    """Write the published view as JSON: for auditors, without anything that is sealed.
+    """Write the public entries as JSON, for auditors; nothing sealed is included.
 
     Example:
 
@@ -243,7 +260,7 @@ def export(
     Parameters
     ----------
     output
-        A .json file to write.
+        The .json file to write.
     """
     with _claimed(ledger, beside, output, force=force) as (book, draft):
         found = book.verify()
@@ -275,33 +292,35 @@ def backup(
 
         privote ledger backup ledger.db --output ledger.backup
 
-    The file is readable by its owner only, and secret: it holds the key. A ledger that is broken
-    is not copied (exit code 4).
+    Keep the file secret: it contains the key, and only its owner can read it. A broken ledger is
+    not copied (exit code 4).
 
     Parameters
     ----------
     output
-        A file to write.
+        The file to write.
     """
     with _claimed(ledger, beside, output, force=force, owner_only=True) as (book, draft):
         draft.unlink()  # a backup is a file of its own making
         own_key = book.backup(draft)
         entries = book.verify().entries
-    key = "inside: keep this file secret" if own_key else "not inside: the environment has it"
+    key = (
+        "inside: keep this file secret" if own_key else "not inside: it comes from the environment"
+    )
     facts = {"output": str(output), "entries": entries, "key": key}
     print_result(facts, json=json, title="Written")
 
 
 @app.command()
 def restore(backup: Path, ledger: str, *, beside: Path | None = None, json: bool = False) -> None:
-    """Put a backup back where no ledger is, verify it, and enter that it was restored.
+    """Restore a backup to a place without a ledger, verify it, and record that it was restored.
 
     Example:
 
         privote ledger restore ledger.backup ledger.db
 
-    Nothing is replaced. Refused (exit code 4) where the anchor of a lost ledger knows of charges
-    that the backup lacks.
+    Nothing is overwritten. Refused (exit code 4) if an anchor at that place shows charges that are
+    missing from the backup.
 
     Parameters
     ----------
@@ -315,4 +334,4 @@ def restore(backup: Path, ledger: str, *, beside: Path | None = None, json: bool
     if not found.ok:
         raise LedgerError(f"{place.shown!r} is restored, but: {'; '.join(found.problems)}")
     facts = {"ledger": place.shown, "entries": found.entries, "head": found.head}
-    print_result(facts, json=json, title="Restored: what was charged since the backup is missing")
+    print_result(facts, json=json, title="Restored: charges made after the backup are missing")

@@ -51,37 +51,38 @@ class Shared:
     Attributes
     ----------
     epsilon
-        The privacy budget: an outcome is at most e^epsilon times as likely as if one voter's
-        ballots were replaced (in train: one record or person; in a poll: one ballot). A smaller
-        epsilon protects better.
+        The privacy budget, with ``delta``. Replacing one voter's ballots (in train: one record or
+        person; in a poll: one ballot) changes the probability of any outcome by a factor of at most
+        e^epsilon. A smaller epsilon protects better.
     delta
-        The probability that this does not hold: well below 1 / the number of voters or persons,
-        e.g. 1e-5.
+        The probability that the epsilon bound may fail. Choose it well below 1 / (number of voters
+        or persons), e.g. 1e-5.
     sigma
-        Noise: the standard deviation, in votes. PATE's sigma_GNMax; for tally, that of the noise on
-        a tally.
+        Standard deviation of the noise, in votes: PATE's sigma_GNMax. For tally: of the noise added
+        to each tally.
     votes : VOTES
         Votes (queries, voters, labels): .csv, .tsv, .npy, .npz, .zarr or .parquet; the last two
         also at a URL such as s3://bucket/votes.zarr.
     threshold : P[,P...]
-        The file holds probabilities: a yes is one at or above P; or one P per label.
+        The file holds probabilities; P or more counts as a yes. Give one P, or one per label.
     ledger
         The ledger of charges: a file, or a postgresql:// address with ``beside``.
     beside : NAME
-        For a ledger in PostgreSQL: its key and anchor are here, as NAME.key and NAME.head.
+        For a ledger in PostgreSQL: keep its key and anchor on this machine, as NAME.key and
+        NAME.head.
     voters
-        How many voters.
+        Number of voters.
     labels
-        How many labels a ballot has.
+        Number of labels per ballot.
     force
-        Replace output that exists.
+        Overwrite existing output.
     resume
-        Finish a run that was charged and then failed: the same command again, with this option. It
-        costs nothing more.
+        Finish a run that failed after it was charged: repeat the same command with this option. No
+        further charge.
     seed
-        Make a simulation that can be repeated. It is marked as such and protects nobody.
+        Draw repeatable noise. The result is marked as simulated and protects nobody.
     show_sealed
-        Also show the numbers that must not be published.
+        Also show sealed numbers, which must not be published.
     json
         Write JSON to stdout instead of tables.
     """
@@ -98,7 +99,9 @@ def numbers(argument: str, text: str | None) -> float | list[float] | None:
     try:
         values = [float(part) for part in text.split(",")]
     except ValueError:
-        raise InputError(argument, "must be one number or a comma list", text) from None
+        raise InputError(
+            argument, "must be a number or a comma-separated list of numbers", text
+        ) from None
     return values[0] if len(values) == 1 else values
 
 
@@ -366,7 +369,7 @@ class Account:
     def __post_init__(self) -> None:
         for each in fields(self):
             if self.ledger is None and getattr(self, each.name) != each.default:
-                raise InputError(each.name, "goes with `ledger`: give it too")
+                raise InputError(each.name, "needs `ledger`")
 
     @property
     def files(self) -> list[Path]:
@@ -484,7 +487,7 @@ class MechanismFlags:
         if not self.named:
             stray = [*self._given()]
             if stray:
-                raise InputError(f"{_spelled(stray[0])} goes with --mechanism: give it too")
+                raise InputError(f"{_spelled(stray[0])} needs --mechanism")
             return
         kind = kind_of(self.name)
         for flag in self._given():
@@ -492,12 +495,12 @@ class MechanismFlags:
             if setting not in kind.settings():
                 owners = [name for name, each in MECHANISMS.items() if setting in each.settings()]
                 raise InputError(
-                    f"{_spelled(flag)} goes with mechanism {', '.join(map(repr, owners))}, not "
-                    f"with {self.name!r}"
+                    f"{_spelled(flag)} applies to mechanism {', '.join(map(repr, owners))}, not "
+                    f"to {self.name!r}"
                 )
         for pair in (("link_cost", "link_order"), ("gate_threshold", "gate_sigma")):
             if sum(option in self._given() for option in pair) == 1:
-                raise InputError(f"{' and '.join(map(_spelled, pair))} go together: give both")
+                raise InputError(f"{' and '.join(map(_spelled, pair))} must be given together")
 
     @property
     def named(self) -> bool:
@@ -532,14 +535,14 @@ class MechanismFlags:
 
     def build(self, sigma: float | None = None) -> Mechanism:
         """Return the mechanism, with this sigma or with the one given as a flag."""
-        flags = self if sigma is None or self.link_cost is not None else replace(self, sigma=sigma)
-        kind, chosen = kind_of(self.name), flags.chosen
+        kind, flags = kind_of(self.name), self
+        if sigma is not None and self.link_cost is None and "sigma" in kind.settings():
+            flags = replace(self, sigma=sigma)
+        chosen = flags.chosen
         for first, *others in kind.needs():  # of each group, one
             if not chosen.keys() & {first, *others}:
                 more = f" (or {', '.join(map(spelled, others))})" if others else ""
-                raise InputError(
-                    f"{_spelled(first)}{more} must be given for mechanism {self.name!r}, got none"
-                )
+                raise InputError(f"{_spelled(first)}{more} is required for mechanism {self.name!r}")
         return kind(**chosen)
 
 

@@ -52,7 +52,7 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
 }
 # Typer's own usage error, or click's in older versions of it.
 _UsageError: Any = typer.BadParameter.__mro__[1]
-_KINDS: dict[Any, str] = {float: "must be a number", int: "must be a whole number"}
+_KINDS: dict[Any, str] = {float: "must be a number", int: "must be an integer"}
 
 
 # -- results ---------------------------------------------------------------------------------------
@@ -267,14 +267,14 @@ class Verb(_Command, TyperCommand):
                 check_shown(ctx.params.get("output"))
                 return result
         except MemoryError:
-            error: PrivoteError = InputError("sizes like these need more memory than there is")
+            error: PrivoteError = InputError("not enough memory for this input")
         except PrivoteError as refused:
             error = refused
         more, sealed = "", getattr(error, "sealed", None)
         if sealed is not None and ctx.params.get("show_sealed"):
             more = f"\nfor the owner's eyes: {sealed}"
         elif sealed is not None and "show_sealed" in ctx.params:
-            more = "; --show-sealed says which"
+            more = "; --show-sealed shows it"
         refuse(error, self._spelling(), more, json=bool(ctx.params.get("json")))
 
     def _spelling(self) -> Spelling:
@@ -306,8 +306,8 @@ class Verbs(_Command, TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             typer.echo(
-                "interrupted: no labels were released; where a ledger was given, privote ledger "
-                "show says whether anything was charged",
+                "interrupted: no labels were released. If you gave a ledger, privote ledger show "
+                "tells whether anything was charged",
                 err=True,
             )
             raise typer.Exit(130) from None
@@ -321,7 +321,7 @@ def _read(read: Callable[[Any, list[str]], Any], ctx: Any, args: list[str]) -> A
     except _UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError" or ctx.resilient_parsing:
             raise
-        hint = f"\n{ctx.command_path} --help shows what there is"
+        hint = f"\nSee {ctx.command_path} --help"
         refuse(_as_data(error, given), Spelling(), hint, json="--json" in given)
 
 
@@ -339,7 +339,7 @@ def _as_data(error: Any, given: list[str]) -> InputError:
         return InputError(option, rule, *said[-1:])
     if kind == "NoSuchOption":
         near = get_close_matches(error.option_name, error.possibilities or (), n=1)
-        rule = "is no option here" + (f"; there is {near[0]}" if near else "")
+        rule = "is not an option of this command" + (f"; did you mean {near[0]}?" if near else "")
         return InputError(error.option_name, rule)
     if kind == "BadOptionUsage":
         return InputError(error.option_name, "needs a value")

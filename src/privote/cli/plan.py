@@ -35,7 +35,7 @@ def plan(
     queries: int | None = None,
     json: bool = False,
 ) -> None:
-    r"""Say what to expect of labels; or how many queries a mechanism answers.
+    r"""Forecast the quality of labels, or how many queries a mechanism can answer.
 
     Example:
 
@@ -43,26 +43,27 @@ def plan(
 
     No votes are read, so every number may be published.
 
-    Without --mechanism it is about the default of `privote label`: the noise on a tally, expected
-    precision, recall and F1 of the labels, and what would help where that is not enough. It rests
-    on a guess (--yes): if that is wrong, labels suffer and the promise does not.
+    Without --mechanism, it forecasts the default of `privote label`: the noise on each tally, the
+    expected precision, recall and F1 of the labels, and what would improve them. The forecast
+    depends on a guess (--yes). A wrong guess makes the forecast wrong; it does not weaken the
+    privacy guarantee.
 
-    With --mechanism it is what that buys. "worst-case" is how many queries fit
-    whatever the votes are. "allowance" is how many surprises each voter may cast in its life: 0 is
-    a refusal, otherwise it answers any number of queries, but a voter who has run out counts as the
-    baseline from then on.
-    "missed" is how often a label that every voter wants is not released: if it is large, there is
-    too much noise for so few voters.
+    With --mechanism, it shows what that mechanism can do within the budget. "worst-case" is how
+    many queries fit, for any votes. "allowance" is how many surprises each voter may cast over all
+    queries; a voter who has used it up counts as the baseline from then on. With an allowance of 0
+    the mechanism is refused. "missed" is how often a label that every voter wants is not released;
+    if it is large, there is too much noise for so few voters.
 
     Parameters
     ----------
     queries
-        How many are to be answered.
+        Number of queries to answer.
     yes : SHARE
-        The share of yes among all votes, as a guess, never from the private ones; 0.1 by default.
+        A guess of the share of yes among all votes; default 0.1. Do not compute it from the private
+        votes.
     rule : exclusive|shared
-        How the budget adds up: exclusive to one mechanism, as without a ledger; or shared with
-        others, as in a ledger that lasts.
+        How the budget composes: exclusive (one mechanism uses all of it, as without a ledger) or
+        shared (with other mechanisms, as in a ledger).
     """
     from privote import planning
     from privote.ledger import Budget
@@ -70,9 +71,9 @@ def plan(
     from .output import print_json, working
 
     if mechanism.name and (queries is not None or "yes" in size):
-        raise InputError("--queries and --yes go without --mechanism")
+        raise InputError("--queries and --yes cannot be combined with --mechanism")
     if not mechanism.name and queries is None:
-        raise InputError("--queries must be given, or --mechanism for what that buys")
+        raise InputError("give --queries, or --mechanism to see what a mechanism can do")
     chosen = mechanism.build() if mechanism.name else None
     with working("planning"):
         if chosen is None:
@@ -89,26 +90,9 @@ def plan(
 
 
 def _show_plan(found: Plan) -> None:
-    from privote.accounting.renyi import rounded_up
-
     from .output import print_facts, say
 
-    def percent(quality: dict[str, float]) -> str:
-        return ", ".join(f"{name} {value:.0%}" for name, value in quality.items() if name != "f1")
-
-    first, best = found.quality, found.quality_by_f1
-    facts = {
-        "expected": f"F1 {first['f1']:.2f} ({percent(first)})",
-        "decided by F1": f"F1 {best['f1']:.2f} ({percent(best)})",
-        "noise": f"{found.sigma:.3g} votes on a tally of {found.voters:,}: "
-        f"{found.noise_per_voter:.2g} per voter",
-        "allowance": f"about {found.allowance:,} surprises a voter, "
-        + ("learnt from the votes" if found.learns else "fixed"),
-        "electorate": f"{found.voters:,} voters, {found.labels:,} labels, {found.queries:,} "
-        f"queries, {100 * found.yes:.3g}% of all votes a yes",
-        "budget": f"epsilon {rounded_up(found.epsilon)}, delta {rounded_up(found.delta)}",
-    }
-    print_facts(facts, title="Plan")
+    print_facts(found.brief(), title="Plan")
     for sentence in found.changes:
         say(f"- {sentence}")
     say(_PUBLIC)
@@ -139,10 +123,10 @@ def _show_bought(mechanism: Mechanism, numbers: dict[str, Any]) -> None:
         "mechanism": str(mechanism),
         "electorate": f"{numbers['voters']:,} voters, {numbers['labels']:,} labels",
         "budget": f"epsilon {rounded_up(numbers['epsilon'])}, delta {rounded_up(numbers['delta'])}",
-        "worst-case": f"{numbers['worst_case_queries']:,} queries, whatever the votes",
-        "allowance": f"{numbers['allowance']:,} surprises a voter, for life ({unit})"
+        "worst-case": f"{numbers['worst_case_queries']:,} queries, for any votes",
+        "allowance": f"{numbers['allowance']:,} surprises per voter in total ({unit})"
         if numbers["allowance"]
-        else "refused: the budget buys not one surprise a voter",
+        else "refused: the budget does not allow one surprise per voter",
         "missed": f"{numbers['missed']:.2g} of the labels that every voter wants",
     }
     print_facts(facts, title="Plan", caption=_PUBLIC)
@@ -167,34 +151,33 @@ def tune(
     values: str | None = None,
     json: bool = False,
 ) -> None:
-    """Try settings on votes: how many queries each answers, and how good the labels are.
+    """Compare settings on votes: queries answered, and quality of the labels.
 
     Example:
 
         privote tune public-votes.npz --over sigma --epsilon 8 --delta 1e-5
 
-    For each, how many of the file's queries fit the budget under every guarantee, and how much of
-    the labels is wrong: the expected share of cells released otherwise than wanted. --over
-    mechanism puts all mechanisms side by side.
+    For each setting: how many of the file's queries fit the budget under each guarantee, and the
+    expected share of labels that come out wrong. --over mechanism compares all mechanisms.
 
-    Not private: the figures depend on the votes, and choosing by them voids the guarantee. Tune on
-    votes that are public or paid for, then label others.
+    Not private: the figures depend on the votes, and a setting chosen from them voids the
+    guarantee. Tune on votes that are public or already paid for, then label other votes.
 
     Parameters
     ----------
     over : sigma|tau|mechanism
-        What to try.
+        What to vary.
     truth
-        True labels (queries, labels): .npy, .npz or .csv. Unless told, those in the votes' .npz
-        under 'truth'; or else what the voters want without noise.
+        True labels, shape (queries, labels): .npy, .npz or .csv. Default: the array 'truth' in the
+        votes' .npz, or else the noise-free outcome.
     max_queries
-        Look at the first N queries only.
+        Use only the first N queries.
     values : X[,X...]
-        The sigmas or taus to try; a grid unless told.
+        The values of sigma (in votes) or tau to try; default: a grid.
     guarantee : NAME
-        Whose answers count: allowance, worst-case or data-dependent.
+        Choose the best setting for this guarantee: allowance, worst-case or data-dependent.
     drop
-        How much more may be wrong than without noise.
+        Largest accepted increase of the share of wrong labels, compared with no noise.
     """
     from privote import planning
     from privote.errors import whole
@@ -217,7 +200,7 @@ def tune(
     tried: list[Mechanism]
     if over == "mechanism":
         if grid is not None:
-            raise InputError("values", "goes with `over=sigma` and `over=tau`", values)
+            raise InputError("values", "needs `over=sigma` or `over=tau`", values)
         also = [kind_of(mechanism.name)]
         budget = asked["epsilon"], asked["delta"]
         tried = planning.variants(voters, *budget, mechanism.sigma, also)
@@ -242,7 +225,7 @@ def _built(over: str, flags: MechanismFlags) -> Mechanism:
     """Return the mechanism whose sigma or tau is tried."""
     if over == "sigma":
         if flags.sigma is not None:
-            raise InputError("sigma", "is what is tried: give `values`")
+            raise InputError("sigma", "is the setting that varies: give `values` instead")
         return flags.build(1.0)
     name = flags.name if "tau" in kind_of(flags.name).settings() else "tau"
     return replace(flags, name=name, tau=1.0).build()
@@ -284,10 +267,13 @@ def _show_tuning(tuning: Tuning, read_as: str) -> None:
         say(f"left out: {name}: {why}")
     limit = f"within {tuning.drop:g} of the best noise-free outcome"
     if chosen is None:
-        say(f"Nothing whose wrong labels stay {limit} answers a query under {tuning.guarantee}.")
+        say(
+            f"No setting keeps the share of wrong labels {limit} and answers a query under "
+            f"{tuning.guarantee}."
+        )
         return
     say(
-        f"{chosen.mechanism} answers most under {tuning.guarantee} "
-        f"({chosen.fits[tuning.guarantee]:,} queries) while wrong labels stay {limit}. Label other "
-        "votes with it, never these."
+        f"{chosen.mechanism} answers the most queries under {tuning.guarantee} "
+        f"({chosen.fits[tuning.guarantee]:,}) with the share of wrong labels {limit}. Use it to "
+        "label other votes, never these."
     )

@@ -11,8 +11,10 @@ from privote.errors import InputError
 
 from .options import Group, derived, names
 
-_UNPLANNED = ("shares", "mechanism", "title", "people", "budget", "seed", "top", "invalid", "voter",
-              "column", "encoding")  # fmt: skip
+_UNPLANNED = (
+    *("shares", "mechanism", "title", "people", "budget", "seed"),
+    *("top", "invalid", "voter", "column", "encoding"),
+)
 # What may be another in a run that resumes one; and a ledger's address may hold a password.
 _UNASKED = ("ledger", "beside", "output", "show_sealed", "force", "resume", "json")
 
@@ -39,22 +41,22 @@ def poll(
 ) -> None:
     """Publish who won a poll, not who voted for whom.
 
-    The promise is for one person's ballot replaced by any other; the number of voters is public.
-    Without --seats and --quota, the greedy rule where options have costs, as in a Pabulib file,
-    else a quota of one half. Nothing is published that was not paid for: without --shares no
-    counts and no margins.
+    The guarantee protects each person's ballot; the number of voters is public. Without --seats and
+    --quota, options that have costs (a Pabulib file) are funded by the greedy rule; otherwise the
+    quota is one half. Counts and margins are not published; --shares publishes noisy shares, within
+    the same budget.
 
-    What is drawn is on disk before it is shown: in the folder, or beside the ledger if there is no
-    folder. If anything fails after the charge, exit code 6 says so, and the same command with
-    --resume finishes, at no further charge.
+    The outcome is written to disk before it is shown: in the folder, or beside the ledger if there
+    is no folder. If the run fails after the charge, it exits with code 6; repeat the command with
+    --resume to finish it at no further charge.
 
     Example:
 
         privote poll poll.csv --epsilon 1 --delta 1e-6 --seats 2 --output page
 
-    With --plan no ballots are read, so every number may be published. "decides" is how many votes
-    apart options must be: from the bar with a quota, winners from losers with seats; then all of
-    them come out right with the confidence asked for.
+    With --plan no ballots are read, so every number may be published. "decides" is the margin, in
+    votes, at which all results are correct with the requested confidence: the distance from the
+    quota, or between winners and losers with --seats.
 
         privote poll --plan --voters 500 --options 12 --epsilon 1 --delta 1e-6
 
@@ -63,34 +65,34 @@ def poll(
     file
         Ballots: .csv, .tsv, PrefLib's .cat .soc .soi .toc .toi, Pabulib's .pb.
     plan
-        Before the poll, without FILE: say how close a race so many --voters and --options decide.
-        With --ledger, priced as one.
+        Before the poll, without FILE: show how close a race can be with this many --voters and
+        --options. With --ledger, priced as a poll that shares its budget.
     seats
-        So many options win: the most approved.
+        Number of winners: the options with the most approvals.
     quota : SHARE
-        All options win that more than this share of the voters approve.
+        An option wins if more than this share of the voters approve it.
     mechanism : NAME
-        auto, binary, counts or top-m; auto decides by public numbers.
+        auto, binary, counts or top-m; auto chooses from public numbers.
     confidence
-        Of intervals and of what is called decided.
+        Confidence level of the intervals, and for calling a result decided.
     people : NAME
-        Who voted: their budget in the ledger is charged.
+        The group of people who voted; the ledger keeps one budget for each group.
     budget
-        The epsilon of all polls of these people together; fixed by the first one, where it is
-        --epsilon unless told.
+        Total epsilon of all polls of these people, at the same delta. The first poll fixes it;
+        default: its --epsilon.
     ledger : FILE|ADDRESS
-        Where polls are counted.
+        The ledger of charges: a file, or a postgresql:// address with ``beside``.
     invalid : error|empty
-        What becomes of a ballot that breaks the rule.
+        What to do with a ballot that breaks the rule: stop, or count it as empty.
     options : A,B,...|FILE
-        The options, or a file with one a line: which columns they are; needed with --column. With
-        --plan how many.
+        Names of the options (of their columns), or a file with one per line. Required with
+        --column. With --plan: the number of options.
     voters
-        With --plan: how many vote.
+        With --plan: number of voters.
     output : DIR
-        A folder for poll.html, to publish, and poll.json.
+        A folder for poll.html, which may be published, and poll.json.
     show_sealed
-        Also write true counts, for the owner's eyes: beside the folder, DIR-owner.html.
+        Also write the true counts, for the owner's eyes, to DIR-owner.html beside the folder.
     """
     same = {name: str(value) for name, value in locals().items() if name not in _UNASKED}
     from privote.files import drafted
@@ -103,16 +105,18 @@ def poll(
 
     if plan:
         if file is not None:
-            raise InputError("--plan goes without FILE: it reads no ballots")
+            raise InputError("--plan cannot be combined with FILE: it reads no ballots")
         how = {**asked, **rule, "shared": ledger is not None}
         _plan(voters, options or "", how, json=json)
         return
     if file is None:
-        raise InputError("FILE must be given, or --plan")
+        raise InputError("give FILE, or --plan")
     if voters is not None:
-        raise InputError("voters", "goes with `plan`: ballots say how many there are", voters)
+        raise InputError(
+            "voters", "needs `plan`: otherwise voters are counted from the ballots", voters
+        )
     if show_sealed and output is None:
-        raise InputError("--show-sealed goes with --output: give it too")
+        raise InputError("--show-sealed needs --output")
     if options is not None:
         listed = Path(options).is_file()
         found = read_names(Path(options), "options") if listed else names(options) or ()
@@ -128,8 +132,7 @@ def poll(
         draft_file = place.file.with_name(f".{place.file.name}.poll-{mark}.draft")
     with claim, drafted(draft_file, same, resume=resume, force=force) as draft:
         with working("counting"):
-            how = {**asked, **rule}
-            result = run(file, ledger=place, output=draft, resume=resume, **how)
+            result = run(file, ledger=place, output=draft, resume=resume, **asked, **rule)
         write_pages(files, result, force=force or resume)
         if output is None:
             _show(result, json=json)
@@ -140,7 +143,7 @@ def poll(
     if output is not None:
         _show(result, json=json)
         if not json:
-            say(f"To publish: {output / 'poll.html'}, and the same as numbers in poll.json")
+            say(f"May be published: {output / 'poll.html'}, and the same numbers in poll.json")
         if show_sealed and not json:
             say(f"For the owner's eyes, true counts: {owners_page(output)}")
 
@@ -176,7 +179,7 @@ def _plan(voters: int | None, number: str, how: dict[str, Any], *, json: bool) -
     from .output import print_json, print_table, working
 
     if voters is None or not number.isdecimal():
-        raise InputError("--plan needs --voters and --options: how many there are")
+        raise InputError("--plan needs --voters and --options, both as numbers")
     with working("planning"):
         given = {name: value for name, value in how.items() if name not in _UNPLANNED}
         plans = poll_plans(voters, int(number), **given)
@@ -185,8 +188,8 @@ def _plan(voters: int | None, number: str, how: dict[str, Any], *, json: bool) -
         print_json({"voters": voters, "options": int(number), "confidence": sure, "plans": rows})
         return
     caption = (
-        f"For all options at once, in {100 * sure:g} of 100 polls. No ballots were read: these "
-        "numbers may be published."
+        f"Holds for all options at once with {100 * sure:g} % confidence. No ballots were read: "
+        "these numbers may be published."
     )
     title = f"A poll of {voters:,} voters on {int(number):,} options"
     print_table(rows, title=title, caption=caption)

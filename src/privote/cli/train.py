@@ -29,59 +29,59 @@ def votes(
 ) -> None:
     r"""Collect the votes of many models on many public rows, for `privote label`.
 
-    Example, of models and of a function:
+    Examples, with saved models and with a function:
 
         privote votes rows.npy models/ --labels flu,cold --output votes.zarr --workers 8
 
         privote votes prompts.csv ask:vote --names sites.txt --labels flu,cold --output votes.zarr
 
-    A function is called as vote(voter, rows), with a voter's name and a run of the rows: an array,
-    or for a table a dict of columns. It returns votes of 0 and 1, or with --threshold
-    probabilities, in the shape (rows, labels); any framework, or a request to a server.
+    A function is called as vote(voter, rows), with the voter's name and a block of rows: an array,
+    or for a table a dict of columns. It returns an array of shape (rows, labels) with 0/1 votes, or
+    with probabilities if --threshold is given. It may use any framework or call a server.
 
-    Votes are packed bits in a Zarr array, under the names of voters and labels. They are as private
-    as the models: keep them to yourself, and release labels.
+    Votes are stored as packed bits in a Zarr array, with the names of voters and labels. They are
+    as private as the models: do not share them; share the labels that `privote label` releases.
 
-    The votes are cut into chunks, each on disk as a whole or not at all. After a crash the same
-    command with --resume makes the chunks that are missing. The votes are the same bit for bit,
-    with any number of workers, and cannot be read before all are there. The digest of every chunk
-    is kept with them, so that `privote label` finds a chunk that was lost later.
+    Votes are written in chunks; a chunk is complete or absent. After a crash, repeat the command
+    with --resume to collect the missing chunks. The result is identical for any number of workers,
+    and cannot be read before it is complete. The digest of every chunk is stored, so `privote
+    label` detects a chunk that is lost later.
 
     Parameters
     ----------
     rows
         Public rows: .npy, .npz (array X) or .zarr; or a table, .csv, .tsv or .parquet.
     voters
-        Saved models, files or folders of them: .joblib, .pkl, .pickle, whose loading runs the code
-        that their authors put there, on every worker; or .student, which runs none. Or
-        package.module:function, which is imported and so runs.
+        Files of saved models, or folders of them: .joblib, .pkl or .pickle (loading one runs its
+        author's code on every worker), or .student (runs no code). Or package.module:function,
+        which runs when it is imported.
     output : PLACE
-        Where the votes go: .zarr, a path or a URL such as s3://bucket/votes.zarr.
+        The .zarr array for the votes: a path, or a URL such as s3://bucket/votes.zarr.
     labels
-        Names of the labels, or how many there are; .student files know theirs.
+        Names of the labels, or their number; not needed for .student files.
     names : A,B,...|FILE
-        Names of the voters, also in a file as for `label --voter-ids`: needed for a function, which
-        is called with them. A model has its file's name by default.
+        Names of the voters, or a text file with one per line. Required for a function, which is
+        called with each name. Default for models: their file names.
     threshold
-        Ask for probabilities: a yes is one at or above P; or one P per label. Without it models
-        predict, and a function returns votes.
+        Ask for probabilities; P or more counts as a yes. Give one P, or one per label. Without this
+        option, models predict 0/1 and a function returns votes.
     backend : NAME
-        Where workers run: loky (processes here, the default), dask or ray.
+        Where workers run: loky (local processes, the default), dask or ray.
     workers
-        How many work at once; by default one, or all of a cluster. The votes are the same for any
-        number.
+        Number of workers; default: one, or all of a cluster.
     address
         The scheduler of a cluster: tcp://HOST:8786 (dask), ray://HOST:10001 or auto (ray). By
-        default dask and ray are started here.
+        default dask or ray is started on this machine.
     chunk
-        Queries in a chunk, which is what a crash can cost; by size unless given.
+        Queries per chunk: a crash loses at most the chunks in progress. Default: set from the size
+        of the votes.
     group
-        Voters in a chunk, whose models a worker has in memory at once; up to 32 unless given.
+        Voters per chunk: a worker keeps this many models in memory. Default: up to 32.
     resume
-        Continue a run that failed: the same command again, with this option. Models or rows that
-        changed meanwhile are refused.
+        Continue a failed run: repeat the same command with this option. Refused if models or rows
+        have changed.
     force
-        Replace votes that were collected before.
+        Overwrite votes collected before.
     """
     from privote import collect_votes
 
@@ -143,26 +143,27 @@ def train(
     show_sealed: bool = False,
     json: bool = False,
 ) -> None:
-    r"""Train a model on private data that may be published, with a statement of what it promises.
+    r"""Train a model on private data; the model may be published, with a privacy statement.
 
     Example:
 
         privote train records.csv --labels flu,cold --group-column patient \
           --public public.csv --test test.csv --epsilon 4 --delta 1e-6 --output run
 
-    Public numbers decide how, unless you do: --method gradients, moments or dpsgd train on the
-    private data itself, with noise; with teachers or neighbours private votes label public rows,
-    and a student learns from those. To try it without data of your own, let DATA be scenes.
+    The method is chosen from public numbers, unless you name one with --method. gradients, moments
+    and dpsgd train on the private data with noise. With teachers and neighbours, private votes
+    label public rows and a student model is trained on those. To try it without data of your own,
+    give scenes as DATA.
 
-    Writes into the output folder: student.student (for `privote predict`; holds no code),
-    with votes labels.csv (row, labels; -1 where held back), statement.txt and .json (for whoever
-    signs), and report.html; and for-the-owner.json, with figures on private test rows, which must
-    not leave: no epsilon covers them. A table needs --labels and --public. Features of private rows
-    must not be scaled or encoded by looking at other private rows: one record must reach one voter
-    only.
+    The output folder gets student.student (the model, for `privote predict`; it contains no code),
+    statement.txt and .json (for the person who signs off), report.html and, for methods that vote,
+    labels.csv (row, labels; -1 where withheld). It also gets for-the-owner.json, with figures on
+    private test rows. Do not publish that file: its figures are not covered by epsilon and delta. A
+    table needs --labels and --public. Do not scale or encode private features by statistics of
+    other private rows: one record must influence one voter only.
 
-    Labels are on disk as soon as they are released. If anything fails after that, exit code 6 says
-    so, and the same command with --resume trains the student on them, at no further charge.
+    Labels are written as soon as they are released. If the run fails after the charge, it exits
+    with code 6; repeat the command with --resume to train the student on them at no further charge.
 
     Parameters
     ----------
@@ -171,77 +172,79 @@ def train(
         voc2012, chexpert, mimic, padchest or nih, each with :FOLDER; or a folder of pictures, with
         --table.
     output
-        A new folder for everything that is made.
+        A new folder for all output files.
     table
-        For a folder of pictures: a table with a column of file names, and one column per label or
-        one that lists labels (name those with --labels).
+        For a folder of pictures: a table with a column of file names and one column per label, or
+        one column that lists labels (then name the labels with --labels).
     public
-        Public rows to label: a table with the same features, or a folder of pictures. A data set by
-        name is split instead.
+        Public rows: a table with the same features, or a folder of pictures. Not needed for a data
+        set given by name, which is split.
     test
-        Rows with true labels to judge by; for pictures, a table that lies in their folder. The
-        figures are for the owner's eyes: no epsilon covers them.
+        Test rows with true labels; for pictures, a table in their folder. The figures are for the
+        owner only: they are not covered by epsilon and delta.
     test_is_public
-        The test rows are public: their figures go into the report.
+        The test rows are public, so their figures go into the report.
     labels
         Which columns of a table are labels.
     columns
-        Which columns of a table are features; by default every other one.
+        Which columns of a table are features; default: all others.
     id_column
         The column that names a record, or the file of a picture.
     group_column
-        The column that names the person a record belongs to: the promise is then for persons.
+        The column that names the person a record belongs to. The guarantee then protects persons
+        instead of records.
     method : NAME
-        auto: public numbers decide. gradients or moments (linear) or dpsgd (a network): trained on
-        the records with noise. teachers, each trained on its own part, or neighbours, the records
-        themselves: they vote, and a student learns from that.
+        auto: chosen from public numbers. gradients or moments (linear models) and dpsgd (a network)
+        train on the records with noise. teachers (models trained on disjoint parts) and neighbours
+        (the records themselves) vote on public rows, and a student is trained on the labels.
     n_teachers
-        How many teachers; by default as many as suit records and budget.
+        Number of teachers; default: set from the number of records and the budget.
     threshold : RULE
         How a teacher's probabilities become votes: prevalence (the default), tuned, P, or P,P,...
-        by label.
+        (one per label).
     embedding : NAME
-        What rows are mapped to first: auto (the default); pca:K or std:K, of words tfidf or lsa:K.
-        Fitted on public rows. Of pictures: efficientnet-lite0 (the default), or resnet50 or
-        densenet121 with --weights.
+        How rows are transformed first: auto (the default), pca:K or std:K; for word counts tfidf or
+        lsa:K. Fitted on public rows only. For pictures: efficientnet-lite0 (the default), or
+        resnet50 or densenet121 with --weights.
     size : PIXELS
-        Height and width that pictures are scaled to before they are embedded.
+        Height and width to which pictures are scaled, in pixels.
     weights
         The weights of resnet50 or densenet121, of --embedding or --network: a state dictionary,
         read without running code.
     device
         Where pictures are embedded, or a network learns: cpu, cuda or mps.
     cache : DIR
-        A folder to keep the features of pictures in, for further runs. They are as private as the
+        A folder that keeps the features of pictures for later runs. They are as private as the
         pictures.
     student : KIND
-        What learns from the labels: logistic (the default); mixmatch (semi-supervised, torch); on
-        images smallcnn, densenet121 or resnet50 (torch).
+        The student's model: logistic (the default); mixmatch (semi-supervised, torch); for images
+        smallcnn, densenet121 or resnet50 (torch).
     n_jobs
-        Processes to train in.
+        Number of training processes.
     network : NAME
-        What learns: of pictures smallcnn, densenet121 or resnet50, by dpsgd or as each teacher (and
-        the student, if none is named). dpsgd on other rows: mlp (the default) or linear.
+        The network to train. For pictures: smallcnn, densenet121 or resnet50, with dpsgd or as each
+        teacher (and as the student, unless --student is given). dpsgd on other rows: mlp (the
+        default) or linear.
     epochs : N
-        How often a network sees each record: 30 by default, for dpsgd as the budget allows.
+        Passes over the records; default 30, with dpsgd set from the budget.
     frozen
-        Train the last layer of the network only; start from --weights.
+        Train only the last layer of the network; start from --weights.
     hours : H
-        Refuse to start networks that would train for longer; 24 by default.
+        Refuse to train networks for longer than this many hours; default 24.
     steps
-        dpsgd and gradients: how many noisy gradients; 100 by default, of pictures by --epochs.
+        dpsgd and gradients: number of noisy gradient steps; default 100, for pictures set from
+        --epochs.
     sample_rate
-        The probability with which a record takes part in a step; 1 by default, of pictures 256
-        records a step.
+        Probability that a record takes part in a step; default 1, for pictures 256 records a step.
     schedule : NOISE[,CLIP]
-        dpsgd: noise, and clipping norm, of the last steps in units of the first.
+        dpsgd: noise and clipping norm of the last steps, relative to the first.
     guarantee : NAME
-        What the budget promises: allowance (the default), worst-case, ptr or data-dependent.
+        How epsilon is guaranteed: allowance (the default), worst-case, ptr or data-dependent.
     queries
-        How many public rows to label; needed for ptr and data-dependent.
+        Number of public rows to label; required with ptr and data-dependent.
     name : NAME
-        How votes become labels: binary, tau, powerset or plurality, with --sigma; by default binary
-        with a noise that suits the voters.
+        How votes become labels: binary, tau, powerset or plurality, with --sigma. Default: binary,
+        with noise set for the number of voters.
     """
     from privote.learning.jobs import Job, trained
     from privote.report import OWNER_ONLY
@@ -292,7 +295,7 @@ def _show(outcome: Any, output: Path, written: list[str], show_sealed: bool) -> 
         title = "On the test rows, which are public"
         print_table(outcome.figures, title=title, caption=FIGURES_MEAN)
     if outcome.sealed and show_sealed:
-        title = f"{OWNER_ONLY.capitalize()}: on the test rows, covered by no epsilon"
+        title = f"{OWNER_ONLY.capitalize()}: test rows, not covered by epsilon and delta"
         print_table(outcome.sealed, title=title, caption=FIGURES_MEAN)
     elif outcome.sealed:
         say(f"Figures on the test rows are {OWNER_ONLY}, in {OWNERS}; --show-sealed prints them.")
@@ -317,38 +320,37 @@ def predict(
     force: bool = False,
     json: bool = False,
 ) -> None:
-    """Predict with a saved student: for each label its probability and a 1 or a 0.
+    """Predict with a saved student: a probability and a 0 or 1 for each label.
 
     Example:
 
         privote predict run/student.student new.csv --output predictions.csv
 
-    Loading a student runs no code from its file. Predictions cost no privacy: all that they
-    follow from was paid for when the student was made, and its file says under which guarantee.
+    Loading a student runs no code from its file. Predictions cost no privacy budget: the student
+    was paid for when it was trained, and its file states the guarantee.
 
     Parameters
     ----------
     student
-        A .student file of `privote train`.
+        A .student file written by `privote train`.
     rows
-        Rows to judge: .csv or .parquet with the columns that the student learnt from, as they were
-        then (words, dates, gaps); or .npz (array X); or a folder of pictures.
+        Rows to predict: .csv or .parquet with the same columns, in the same format, as in training;
+        .npz (array X); or a folder of pictures.
     output
-        Where the predictions go: .csv.
+        The .csv file for the predictions.
     threshold : P[,P...]
-        A label is 1 at or above this probability; one, or one per label. By default the student's
-        own, with which labels are as common as the released ones.
+        A label is 1 at or above this probability. Give one P, or one per label. Default: the
+        student's own thresholds, which make labels as common as the released ones.
     id_column : NAME
-        The column that names a row and comes along into the output; by default 'id', where there is
-        one.
+        The column that names a row; it is copied to the output. Default: 'id', if there is one.
     weights
-        For a student of pictures: the weights of its network, if it is not efficientnet-lite0.
+        For pictures: the weights of the network, unless it is efficientnet-lite0.
     device
-        For a student of pictures: cpu, cuda or mps.
+        For pictures: cpu, cuda or mps.
     cache : DIR
-        For a student of pictures: a folder that keeps their features.
+        For pictures: a folder that keeps their features.
     trust
-        A type in the file to allow, as package.module.Class; repeat for more.
+        A type to allow in the file, as package.module.Class; may be repeated.
     """
     import numpy as np
 
@@ -404,7 +406,7 @@ def _rows(saved: Any, rows: Path, id_column: str | None) -> tuple[Any, dict[str,
     arrays, looks = rows.suffix == ".npz", isinstance(saved.encoder, PictureEncoder)
     if looks or (arrays and saved.encoder is None):
         if id_column is not None:
-            raise InputError("ids", "goes with a table: these rows have no columns", id_column)
+            raise InputError("ids", "needs a table: these rows have no columns", id_column)
         data = table(rows) if arrays else pictures(rows)
         return data.X, {} if arrays else {"file": data.ids.tolist()}
     held, labels = columns_of(rows), saved.label_names

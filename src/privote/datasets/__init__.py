@@ -80,14 +80,14 @@ def open(name: str, **options: Any) -> MultiLabelData:
     """
     kind, _, place = name.partition(":")
     if kind not in DATASETS:
-        rule = f"must be one of {', '.join(DATASETS)}, with a colon and its place"
+        rule = f"must be one of {', '.join(DATASETS)}, followed by a colon and a path"
         raise InputError("data", rule, name)
     if (kind == "scenes") is bool(place):
-        rule = "needs no place: it is embedded" if place else "needs its place after a colon"
+        rule = "needs no path: it is embedded" if place else "needs a path after a colon"
         raise InputError("data", rule, name)
     loader = DATASETS[kind]
     known = inspect.signature(load_scenes if kind == "scenes" else loader).parameters
     for option in options:
         if option not in known:
-            raise InputError(option, f"is no option of {kind}; it takes {', '.join(known)}")
+            raise InputError(option, f"is not an option of {kind}; it takes {', '.join(known)}")
     return loader(place, **options) if place else loader(**options)

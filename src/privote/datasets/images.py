@@ -51,7 +51,7 @@ class Images:
         size: Any = self.size
         pair = tuple(size) if isinstance(size, tuple | list) else (size, size)
         if len(pair) != 2 or not all(isinstance(n, Integral) and int(n) >= 1 for n in pair):
-            raise InputError("size", "must be one or two whole numbers >= 1", size)
+            raise InputError("size", "must be one or two integers of at least 1", size)
         if self.channels not in (1, 3):
             raise InputError("channels", "must be 1 or 3", self.channels)
         if self.fit not in FITS:

@@ -65,14 +65,14 @@ def pictures(
     """
     home = Path(folder)
     if not home.is_dir():
-        raise InputError(f"{str(folder)!r} is no folder of pictures")
+        raise InputError(f"{str(folder)!r} is not a folder of pictures")
     files = sorted(
         path.relative_to(home).as_posix()
         for path in home.rglob("*")
         if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
     )
     if not files:
-        raise InputError(f"{str(folder)!r} holds no picture that ends in {', '.join(SUFFIXES)}")
+        raise InputError(f"{str(folder)!r} contains no picture that ends in {', '.join(SUFFIXES)}")
     Y, names, groups = np.zeros((len(files), 0), np.int8), tuple[str, ...](), None
     if table is not None:
         rows = columns_of(table)
@@ -81,7 +81,7 @@ def pictures(
         left = sorted(set(files) - set(listed)) if whole else []
         if left:
             raise InputError(
-                f"{len(left)} pictures in {home.name} have no row in {rows.name}, the first is "
+                f"{len(left)} pictures in {home.name} have no row in {rows.name}; the first is "
                 f"{left[0]}"
             )
         files = listed
@@ -122,7 +122,9 @@ def _files(rows: RawTable, column: str, files: Sequence[str]) -> list[str]:
             rule = "must name a picture in the folder" + (", and names several" if match else "")
             raise InputError(rows.at(row, column), rule, name)
         if found.setdefault(match[0], row) != row:
-            raise InputError(rows.at(row, column), "must name another picture in every row", name)
+            raise InputError(
+                rows.at(row, column), "must name a different picture in every row", name
+            )
     return list(found)
 
 
@@ -133,7 +135,7 @@ def _labels(
     rest = [name for name in rows.columns if name not in taken]
     if not rest:
         said, sealed = columns_in_words(rows.columns)
-        raise InputError(f"{rows.name} must have a column of labels, it has {said}", sealed=sealed)
+        raise InputError(f"{rows.name} must have a column of labels; it has {said}", sealed=sealed)
     if len(rest) > 1 or not labels or labels[0] in rest:
         chosen = list(labels) or rest
         return labels_of(rows.only(chosen), chosen), tuple(chosen)

@@ -98,12 +98,12 @@ class MultiLabelData:
         for what, value in (per_record | dict(self.columns)).items():
             if value is not None and _length(value) != len(Y):
                 raise InputError(
-                    f"{what} must have {len(Y)} records as `Y` has, got {_length(value)}"
+                    f"{what} must have {len(Y)} records, like `Y`, got {_length(value)}"
                 )
         if self.feature_names is not None and len(self.feature_names) != self.X.shape[1]:
             raise InputError(
                 "feature_names",
-                f"must have {self.X.shape[1]} names as `X` has columns, got "
+                f"must have {self.X.shape[1]} names, one per column of `X`, got "
                 f"{len(self.feature_names)}",
             )
         if self.sides is not None and not np.isin(self.sides, SIDES).all():
@@ -161,7 +161,7 @@ class MultiLabelData:
         given = {side: share for side, share in shares.items() if share is not None}
         if self.sides is not None:
             if given:
-                raise InputError(f"{self.name} fixes its own sides; give no shares, got {given}")
+                raise InputError(f"{self.name} has fixed sides: give no shares, got {given}")
             return Split(**{side: self.take(self.sides == side) for side in SIDES})
         if not given:
             shares = {"private": 0.8, "public": 0.1, "test": 0.1}
@@ -172,8 +172,8 @@ class MultiLabelData:
         for side, chosen in rows.items():
             if not len(chosen):
                 raise InputError(
-                    f"{side}={wanted[side]} of {len(self)} records came out empty; "
-                    "give a larger share or another key"
+                    f"{side}={wanted[side]} of {len(self)} records is empty; give a larger share "
+                    "or another key"
                 )
         nobody = np.array([], dtype=np.intp)
         return Split(**{side: self.take(rows.get(side, nobody)) for side in SIDES})
@@ -254,9 +254,7 @@ def _bounds(parts: int | Sequence[float]) -> npt.NDArray[np.uint64]:
         return np.array(starts, dtype=np.uint64)
     shares = list(parts) if isinstance(parts, Sequence | np.ndarray) else None
     if not shares or not all(_is_share(share) for share in shares):
-        raise InputError(
-            "parts", "must be a whole number or a list of shares between 0 and 1", parts
-        )
+        raise InputError("parts", "must be an integer or a list of shares between 0 and 1", parts)
     exact = [Fraction(float(share)) for share in shares]
     total = sum(exact, Fraction(0))
     if abs(total - 1) > _SUM:
@@ -276,7 +274,7 @@ def _encoded(ids: Iterable[Any]) -> list[bytes]:
     if isinstance(ids, np.ndarray) and ids.ndim != 1:
         raise InputError("ids", f"must have the shape (records,), got {ids.shape}")
     if isinstance(ids, np.ndarray) and ids.dtype.kind not in "iuUSO":
-        raise InputError("ids", f"must be whole numbers, texts or bytes, got {ids.dtype}")
+        raise InputError("ids", f"must be integers, texts or bytes, got {ids.dtype}")
     # tolist gives Python's own numbers and texts, which are ten times as fast to encode.
     names = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
     kinds = set(map(type, names))
@@ -294,4 +292,4 @@ def _encode(place: int, name: Any) -> bytes:
         return b"s" + name.encode("utf-8", "surrogatepass")
     if isinstance(name, bytes):
         return b"b" + name
-    raise InputError(f"ids[{place}] must be a whole number, a text or bytes, got {name!r}")
+    raise InputError(f"ids[{place}] must be an integer, a text or bytes, got {name!r}")

@@ -158,7 +158,7 @@ def _arrays(file: Path, labels: Sequence[str]) -> MultiLabelData:
     data = ArrayFile(file)
     held = {name: data[name] for name in data.names}
     if "X" not in held:
-        raise InputError(f"{file.name} must have the array 'X', it has {', '.join(data.names)}")
+        raise InputError(f"{file.name} must have the array 'X'; it has {', '.join(data.names)}")
     images = held["X"].ndim == 4  # (images, channels, height, width)
     wanted = {"X": 4 if images else 2, "Y": 2, "label_names": 1, "ids": 1, "groups": 1}
     for name, axes in wanted.items():
@@ -214,8 +214,9 @@ def _numbers(raw: RawTable, name: str) -> npt.NDArray[np.float32]:
             except (TypeError, ValueError, OverflowError):
                 raise InputError(
                     raw.at(row, name),
-                    "must be a number, as every feature; name the features with `features`, or the "
-                    "column that names records or persons with `id_column` or `group_column`",
+                    "must be a number, like every feature; name the feature columns with "
+                    "`features`, or the column that names records or persons with `id_column` or "
+                    "`group_column`",
                     sealed=_cell(value),
                 ) from None
         raise
@@ -255,7 +256,7 @@ def names_in(raw: RawTable, column: str, *, differ: bool) -> Column:
     for row, name in enumerate(names):
         if not name:
             whose = "the record" if differ else "the person this record belongs to"
-            raise InputError(raw.at(row, column), f"must name {whose}, and is empty")
+            raise InputError(raw.at(row, column), f"must name {whose}, but is empty")
         first = seen.setdefault(name, row)
         if differ and first != row:
             raise InputError(
@@ -269,13 +270,13 @@ def _warn_of_names(raw: RawTable, features: Sequence[str]) -> None:
     """Warn of features that look as if they named records or persons, by head or by cells."""
     found = [name for name in features if _NAMING.fullmatch(_plain(name)) or _all_differ(raw, name)]
     if found:
-        seem = "looks as if it named records or persons, and is taken for a feature"
+        seem = "looks like names of records or persons, but is used as a feature"
         if len(found) > 1:
-            seem = "look as if they named records or persons, and are taken for features"
+            seem = "look like names of records or persons, but are used as features"
         warnings.warn(
-            f"{raw.name}: {columns_in_words(found)[0]} {seem}. Say which column names the record "
+            f"{raw.name}: {columns_in_words(found)[0]} {seem}. Name the column of the record "
             "(`id_column`) or the person (`group_column`), so that all records of a person reach "
-            "one voter, or name the `features`",
+            "one voter; or name the `features`",
             PrivoteWarning,
             stacklevel=3,
         )
@@ -290,9 +291,9 @@ def warn_of_private(
     public: bool,
 ) -> None:
     """Warn of public or test rows of those whose rows are private, where a column names them."""
-    why = "a model that learnt from somebody knows them, and looks better than it is"
+    why = "test figures on persons the model was trained on look better than they are"
     if public:
-        why = "what stands in public rows is not protected"
+        why = "public rows are not protected"
     for who, column, known in (
         ("persons", group_column, private.groups),
         ("records", id_column, private.ids),
@@ -300,7 +301,7 @@ def warn_of_private(
         if column is None or column not in rows.columns or known is None:
             continue
         if not {name_of(cell) for cell in rows.columns[column].tolist()}.isdisjoint(known.tolist()):
-            text = f"{rows.name}: some {who} are among the private ones, too: {why}"
+            text = f"{rows.name}: some {who} are also among the private ones: {why}"
             warnings.warn(text, PrivoteWarning, stacklevel=2)
             return
 

@@ -40,27 +40,37 @@ class Guardian:
     Parameters
     ----------
     mechanism, budget, ledger
-        How to release, what it may cost in all, where it is recorded (a ledger or its path).
-        ``"auto"``: tallies, with the noise that follows from an allowance which is learnt, and
-        paid for, or, for ``"worst-case"``, from the number of queries.
+        How to release, the total budget, and the ledger (or its path) that records the charges.
+        ``"auto"``: noisy tallies; the noise is set from a privately learnt allowance or, for
+        ``"worst-case"``, from the number of queries.
     guarantee
         ``"allowance"``, ``"worst-case"``, ``"ptr"`` or ``"data-dependent"``: see
         :func:`privote.label`.
     dataset, consumer, owner
-        Whose votes, for whom, on whose behalf: names in the ledger.
+        Names in the ledger: whose votes, for whom, and on whose behalf.
     allowance
-        For ``"allowance"``: ``None`` for the largest that fits, or less; one, or one per voter.
+        For ``"allowance"``: ``None`` for the largest that fits; or smaller, one number or one per
+        voter.
     voter_ids
-        Names of the voters (texts or integers), in the order of the votes' second axis. By them a
-        ledger knows voters again, whatever their order, also where some are absent.
+        Names of the voters (texts or integers), in the order of the votes' second axis. The ledger
+        recognises voters by them, in any order, also if some are absent.
     seed
-        ``None``: secure. An integer makes a simulation.
+        ``None``: secure randomness. An integer makes a simulation, which protects nobody.
     protects
-        Whom it is a promise to that one voter's ballots may differ, for the statement: "a voter",
-        or what reaches one voter only, e.g. "a person, with all their records". Whoever says so
-        vouches for it.
+        Who is protected, for the statement: "a voter", or what reaches only one voter, e.g. "a
+        person, with all their records". The caller vouches for it.
     draft
-        Where what is paid for is kept; see :class:`~privote.guardian.accounts.Accounts`.
+        Where released labels are kept until they are saved; see
+        :class:`~privote.guardian.accounts.Accounts`.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> mechanism, budget = pv.BinaryVoting(sigma=7.0), pv.Budget(epsilon=8.0, delta=1e-5)
+    >>> with pv.Guardian(mechanism, budget, pv.Ledger.in_memory()) as guardian:
+    ...     release = guardian.release(np.zeros((10, 50, 4), bool))
+    >>> release.answered
+    10
     """
 
     def __init__(
@@ -88,10 +98,10 @@ class Guardian:
                 known = " or ".join(allowances.PENDING)
                 raise InputError("guarantee", f"must be {known} with `mechanism=auto`", guarantee)
             if allowance is not None:
-                raise InputError("allowance", "goes with a named mechanism: else it is learnt")
+                raise InputError("allowance", "needs a named mechanism; otherwise it is learnt")
             mechanism = TallyVoting(sigma=1.0)  # stands for the one that is learnt
         if not isinstance(mechanism, Mechanism):
-            raise InputError("mechanism", "must be auto or a privote mechanism", mechanism)
+            raise InputError("mechanism", "must be 'auto' or a privote mechanism", mechanism)
         if not isinstance(budget, Budget):
             raise InputError("budget", "must be a privote.Budget", budget)
         check_name("dataset", dataset)
@@ -148,7 +158,9 @@ class Guardian:
 
     # A copy would hold a second door to the same votes.
     def _refuse(self, *_: Any) -> NoReturn:
-        raise TypeError("a Guardian cannot be copied or pickled: its allowance exists once")
+        raise TypeError(
+            "a Guardian cannot be copied or pickled: a copy would spend its allowance twice"
+        )
 
     __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
 
@@ -175,13 +187,14 @@ class Guardian:
             ballots = ballots.head(queries)
         issuer = self._issuer
         if getattr(ballots, "steps", 1) > issuer.mechanism.vote_steps and not issuer.learns:
-            raise InputError("votes", "must be 0, 1 or missing: in steps they go with tallies")
-        if plan_for is not None and not issuer.learns:
-            raise InputError("plan_for", "goes with `mechanism=auto`, which learns the allowance")
-        if baseline is not None and issuer.guarantee != "allowance":
             raise InputError(
-                "baseline", f"goes with guarantee 'allowance', not {issuer.guarantee!r}"
+                "votes",
+                "must be 0, 1 or missing; only mechanisms that release tallies take probabilities",
             )
+        if plan_for is not None and not issuer.learns:
+            raise InputError("plan_for", "needs `mechanism=auto`, which learns the allowance")
+        if baseline is not None and issuer.guarantee != "allowance":
+            raise InputError("baseline", f"needs guarantee 'allowance', not {issuer.guarantee!r}")
         if issuer.guarantee == "allowance" or issuer.learns:
             asked = queries, baseline, self._wanted, self._ids, voter_ids, parts, plan_for
             return allowances.release(issuer, ballots, *asked)
@@ -193,8 +206,8 @@ class Guardian:
         if queries is None:
             raise InputError(
                 "queries",
-                f"must be given for guarantee {issuer.guarantee!r}: stopping when a data-dependent "
-                "cost is used up leaks, so the number is fixed before looking",
+                f"must be given for guarantee {issuer.guarantee!r}: stopping at a data-dependent "
+                "cost would leak, so the number is fixed in advance",
             )
         if issuer.guarantee == "ptr":
             return consensus.propose_test_release(issuer, ballots, parts)
@@ -216,12 +229,12 @@ class Guardian:
     def register(self, voters: int, labels: int) -> Allowance:
         """Find this electorate's account in the ledger, or open and charge it."""
         if self._issuer.learns:  # from votes, and there are none yet
-            raise InputError("mechanism", "must be a privote mechanism, and not auto", AUTO)
+            raise InputError("mechanism", "must be a privote mechanism, not 'auto'", AUTO)
         self.budget.warn(voters)
         found = allowances.register(self._issuer, voters, labels, self._wanted, self._ids)
         if len(found.each) != voters:
             raise InputError(
                 "voters",
-                f"must be all {len(found.each)} who were registered together, got {voters} of them",
+                f"must be all {len(found.each)} voters registered together, got {voters}",
             )
         return found

@@ -38,10 +38,7 @@ from ..votes.surprises import left_over
 
 Some = TypeVar("Some")
 _LITTLE = 0.01  # of a budget: what is left is nothing
-_DRAWN = (
-    "what this draft paid for is drawn already, from another copy of it that has come further: "
-    "nothing is drawn again"
-)
+_DRAWN = "another copy of this draft has already drawn what was paid for: nothing is drawn again"
 _AT_THE_END = ("so_far", "left", "new", "made")  # a part of a release states what was so by then
 Roll = Mapping[str, tuple[str, str]]  # the digests of each voter's name
 
@@ -121,7 +118,7 @@ class Accounts:
             if self.paid(sums, curve) is not None:
                 return
             if sums.fitting(curve, self.orders, self.scope, 1) < 1:
-                raise BudgetError(f"{self._named} has not enough left for this charge")
+                raise BudgetError(f"{self._named} does not have enough left for this charge")
             self.enter(self._charge(curve, facts or {}))
 
     def charge_fitting(
@@ -169,13 +166,13 @@ class Accounts:
     def _check_untouched(self, totals: Totals, epsilon: float, delta: float) -> None:
         if (self.dataset, None) in totals.charged:
             raise BudgetError(
-                f"this takes the whole budget of data set {self.dataset!r}, and part of it is used"
+                f"this needs the whole budget of data set {self.dataset!r}, and part of it is spent"
             )
         own = totals.budgets.get(self.scope)
         if own is not None and (epsilon > own.epsilon or delta > own.delta):
             raise BudgetError(
-                f"this spends `epsilon={rounded_up(epsilon)}`, `delta={rounded_up(delta)}` "
-                f"at once, more than {self.consumer!r} has: {rounded_up(own.epsilon)}, "
+                f"this spends `epsilon={rounded_up(epsilon)}`, `delta={rounded_up(delta)}` at "
+                f"once, more than the budget of {self.consumer!r}: {rounded_up(own.epsilon)}, "
                 f"{rounded_up(own.delta)}"
             )
 
@@ -218,7 +215,7 @@ class Accounts:
 
         found = self._open(bought, facts, roll)
         if wanted is not None and (found.own != wanted).any():
-            raise BudgetError("this electorate has an allowance already, and it stays")
+            raise BudgetError("this electorate already has an allowance, which cannot be changed")
         return found
 
     def open_learnt(
@@ -245,9 +242,7 @@ class Accounts:
             whole = totals.budgets[self.dataset, None].filter(self.orders).slope()
             rho = totals.slope(self.orders, self.scope)
             if rho < _LITTLE * whole:
-                raise BudgetError(
-                    f"nothing is left of {self._named}: the ledger lists what it was charged for"
-                )
+                raise BudgetError(f"nothing is left of {self._named}; the ledger lists its charges")
             return rho * self.orders, {"allowance": 0, "learnt": settle(rho)}
 
         return self._open(bought, facts, roll)
@@ -302,8 +297,8 @@ class Accounts:
         known = totals.protects.get(self.dataset, mine)
         if known != mine:
             raise BudgetError(
-                f"data set {self.dataset!r} keeps a promise to {known or VOTER}: a release that "
-                f"protects {mine or VOTER} does not add up with it. Name another data set"
+                f"data set {self.dataset!r} protects {known or VOTER}: it cannot be combined with "
+                f"a release that protects {mine or VOTER}. Name another data set"
             )
         return self.ledger.fix_budget(
             totals,
@@ -349,7 +344,8 @@ class Accounts:
             if self.draft is not None:
                 raise
             text = (
-                f"what was drawn is charged and released, but not recorded in the ledger: {error}"
+                "the outcome is charged and released, but could not be recorded in the ledger: "
+                f"{error}"
             )
             warnings.warn(text, PrivoteWarning, stacklevel=4)
             return None
@@ -367,7 +363,9 @@ class Accounts:
         if entry is not None and curve is not None:
             known = np.array(entry["rdp"])
             if known.shape != curve.shape or not (curve <= known).all():
-                raise InputError("resume", "must be for what was charged, and this costs more")
+                raise InputError(
+                    "resume", "must repeat the request that was charged; this one costs more"
+                )
         return entry
 
     @contextmanager
@@ -431,13 +429,13 @@ class Accounts:
     def _nothing_left(self, totals: Totals) -> BudgetError:
         if (self.dataset, None) in totals.charged:
             return BudgetError(
-                f"what is left of {self._named} buys not one surprise a voter with "
-                f"{self._mechanism}: other charges have used it. To go on with an allowance that "
-                "is charged already, use the same mechanism, voters, names and consumer"
+                f"what is left of {self._named} does not allow one surprise per voter with "
+                f"{self._mechanism}. To continue an allowance that is already charged, use the "
+                "same mechanism, voters, names and consumer"
             )
         return BudgetError(
-            f"{self._named} buys not one surprise a voter with {self._mechanism}: use a larger "
-            "sigma or budget"
+            f"{self._named} does not allow one surprise per voter with {self._mechanism}: use a "
+            "larger sigma or budget"
         )
 
 
@@ -527,8 +525,8 @@ class Allowance:
         assert self.learnt is not None
         if answered + more > self.learnt["planned"]:
             raise BudgetError(
-                f"this allowance was learnt for {self.learnt['planned']:,} queries in all, and "
-                f"{answered:,} of them are answered: {more:,} more are too many"
+                f"this allowance was learnt for {self.learnt['planned']:,} queries in total, and "
+                f"{answered:,} are answered: {more:,} more do not fit"
             )
 
     def learn(self, draw: Callable[[], tuple[Mapping[str, Any], int | None, int]]) -> Allowance:
@@ -580,13 +578,15 @@ def _account_of(totals: Totals, terms: str, roll: Roll) -> str | None:
         strangers = [name for name, seat in zip(roll, places, strict=True) if seat is None]
         if not strangers:
             if len(set(places)) < len(places):
-                raise InputError("voter_ids", "must name each voter once: two names are of one")
+                raise InputError(
+                    "voter_ids", "must name each voter once: two names belong to the same voter"
+                )
             return account
         if len(strangers) < len(roll):
             raise InputError(
                 "voter_ids",
-                "holds somebody who is not registered with the others: the voters of an allowance "
-                "are fixed when it is charged",
+                "names a voter who is not registered: the voters of an allowance are fixed when "
+                "it is charged",
                 sealed=f"it is {strangers[0]!r:.60}",
             )
     return None
@@ -651,8 +651,7 @@ def _record_kept(ledger: Ledger, release: Release, since: int, claim: str | None
         charge = records.pending(rest.facts()) if records.holds(release.ledger or {}) else None
         if charge is None:
             raise DrawnError(
-                "the ledger has no charge for these labels of which that much is not recorded: "
-                "nothing is released"
+                "the ledger has no matching charge for these labels: nothing is released"
             )
         own = (*STAMPED, "owner", "voters", "labels", "account")
         body = {name: charge.body[name] for name in own if name in charge.body}

@@ -162,9 +162,7 @@ def check_resumed(first: Release, allowance: Allowance, ballots: BallotSource) -
         terms = {**first.terms["learnt"], "steps": first.mechanism.get("grid", 1)}
         same &= all(allowance.learnt[name] == value for name, value in terms.items())
     if not same:
-        raise InputError(
-            "resume", "must be with the same votes, and these are more or fewer, or in other steps"
-        )
+        raise InputError("resume", "must repeat the call with the same votes")
 
 
 # -- a learnt allowance ----------------------------------------------------------------------------
@@ -177,7 +175,7 @@ def charge_learnt(
     accounts, asked = issuer.accounts, ballots.queries
     planned = asked if plan_for is None else whole("plan_for", plan_for)
     if planned < asked:
-        raise InputError("plan_for", f"must cover the {asked} queries that are asked now", plan_for)
+        raise InputError("plan_for", f"must be at least the {asked} queries asked now", plan_for)
     steps, voters = getattr(ballots, "steps", 1), ballots.voters if roll is None else len(roll)
 
     def terms(left: float | None) -> dict[str, Any]:
@@ -193,11 +191,11 @@ def charge_learnt(
             mu = mu_at_order(rho - epsilon0**2 / 8, 1.0)
         if not mu * WIDEST_ROUNDED > steps * learning.cells**0.5:
             raise BudgetError(
-                f"the budget of data set {accounts.dataset!r} is too small for {planned:,} queries "
-                f"on {ballots.labels:,} labels: no such noise can be drawn"
+                f"the budget of data set {accounts.dataset!r} is too small for {planned:,} "
+                f"queries on {ballots.labels:,} labels: the noise would be too large to draw"
             )
         if learning.cells * steps**2 > _MOST:
-            raise InputError("plan_for", f"must leave at most {_MOST:g} votes a voter", planned)
+            raise InputError("plan_for", f"must leave at most {_MOST:g} votes per voter", planned)
         known = {"epsilon0": epsilon0, "planned": planned, "learns": learning.learns}
         return {**known, "exact": left is None, "mu": mu, "steps": steps}
 
@@ -210,8 +208,8 @@ def charge_learnt(
     assert learnt is not None
     if plan_for is not None and learnt["planned"] != planned:
         raise BudgetError(
-            f"this allowance was learnt for {learnt['planned']:,} queries in all, and that stays; "
-            f"got `plan_for={planned}`"
+            f"this allowance was learnt for {learnt['planned']:,} queries in total, which cannot "
+            f"be changed; got `plan_for={planned}`"
         )
     if learnt["steps"] != steps:
         kinds = [
@@ -219,7 +217,7 @@ def charge_learnt(
         ]
         raise InputError("votes", f"must be {kinds[0]}, as in earlier calls, got {kinds[1]}")
     if learnt["exact"] and found.account in before:
-        raise BudgetError("this takes the whole budget of a run, and that run is over")
+        raise BudgetError("this used the whole budget of a run that has ended")
     found.check_planned(found.before, asked)
     return replace(found, unit=steps**2)
 
@@ -331,8 +329,8 @@ def seats(names: Sequence[Any], voters: int | None = None) -> dict[str, int]:
         last = places[folded(twice)]
         raise InputError(
             "voter_ids",
-            f"must be {wanted} different names, but voters {first} and {last} have one (apart from "
-            "case, spaces and invisible characters)",
+            f"must be {wanted} different names, but voters {first} and {last} have the same one "
+            "(ignoring case, spaces and invisible characters)",
             sealed=f"it is {shown(twice)}",
         )
     return {name: place for place, name in enumerate(texts)}
@@ -344,7 +342,7 @@ def _name(name: Any, place: int) -> str:
     if not isinstance(name, str) or not folded(name):
         raise InputError(
             "voter_ids",
-            f"must hold texts that are not empty, or integers; voter {place} has "
+            f"must be non-empty texts or integers; voter {place} has "
             f"{'an empty one' if isinstance(name, str) else type(name).__name__}",
         )
     return str(name)
@@ -358,8 +356,8 @@ def seats_in_batch(
         if registered is not None and voters != len(registered):
             raise InputError(
                 "votes",
-                f"must have {len(registered)} voters, got {voters}; name them with `voter_ids` "
-                "if some are absent",
+                f"must have {len(registered)} voters, got {voters}; if some are absent, name the "
+                "others with `voter_ids`",
             )
         return None
     if registered is None:
@@ -370,7 +368,7 @@ def seats_in_batch(
     if unknown:
         raise InputError(
             "voter_ids",
-            f"must name registered voters, and voter {batch[unknown[0]]} is not",
+            f"must name registered voters, and voter {batch[unknown[0]]} is not registered",
             sealed=f"it is {shown(unknown[0])}",
         )
     return np.array([known[folded(name)] for name in batch], np.int64)
@@ -393,12 +391,12 @@ def check_baseline(
     # A bool from outside may hide any byte.
     values = guess.view(np.uint8) if guess.dtype == np.bool_ else guess
     if not ((values == 0) | (values == 1)).all():
-        raise InputError("baseline", "must hold 0 and 1 only")
+        raise InputError("baseline", "must contain only 0 and 1")
     if ballots.sparse and guess.any():
-        raise InputError("sparse ballots take a zero baseline only: a silent voter casts zeros")
+        raise InputError("sparse ballots need a zero baseline: a silent voter casts zeros")
     limit = mechanism.most_ones
     if limit is not None and (guess.sum(axis=1) > limit).any():
-        raise InputError("baseline", f"may have at most {limit} positives a query here")
+        raise InputError("baseline", f"must have at most {limit} positives per query")
     return guess.astype(np.bool_)
 
 
@@ -413,7 +411,7 @@ def check_allowance(wanted: npt.ArrayLike, voters: int) -> Counts:
     if not whole or array.min() < 0 or array.max() > np.iinfo(np.int64).max:
         raise InputError(
             "allowance",
-            f"must be one integer or one per voter ({voters}), none negative and all below 2**63",
+            f"must be one integer or one per voter ({voters}), from 0 to 2**63 - 1",
             wanted,
         )
     return np.broadcast_to(array, (voters,)).astype(np.int64)

@@ -39,8 +39,9 @@ def propose_test_release(issuer: Issuer, ballots: BallotSource, parts: Parts | N
     levels = Levels.of(issuer.mechanism, ballots)
     if levels is None:
         raise UnavailableError(
-            "guarantee 'ptr' has a proof for mechanisms that count single votes, such as binary, "
-            f"not for {issuer.mechanism.name}; 'allowance' and 'worst-case' take every mechanism"
+            "guarantee 'ptr' is proved only for mechanisms that count single votes, such as "
+            f"binary, not for {issuer.mechanism.name}; 'allowance' and 'worst-case' work with "
+            "every mechanism"
         )
     issuer.mechanism.check(ballots)
     proposal = propose(levels, issuer.orders, ballots, issuer.accounts.budget)
@@ -310,17 +311,24 @@ def bills(mechanism: Mechanism, votes: Any, delta: float, accountant: str = "rdp
     Parameters
     ----------
     accountant
-        ``"rdp"``: the Rényi curve. ``"pld"``: the privacy-loss distribution, for mechanisms
-        that price cells by level, such as Binary voting.
-        ``"smaller"``: the smaller of both for each voter, and the curve where it is all there is.
+        ``"rdp"``: Rényi divergence. ``"pld"``: the privacy-loss distribution, for mechanisms that
+        count single votes, such as Binary voting. ``"smaller"``: the smaller of both for each voter
+        (only ``"rdp"`` where ``"pld"`` is not available).
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> votes = np.zeros((10, 50, 4), bool)
+    >>> pv.bills(pv.BinaryVoting(sigma=7.0), votes, delta=1e-5).shape
+    (50,)
     """
     if accountant not in ACCOUNTANTS:
         raise InputError("accountant", f"must be one of {', '.join(ACCOUNTANTS)}", accountant)
     found = None if accountant == "rdp" else voter_moves(mechanism, votes)
     if accountant == "pld" and found is None:
         raise UnavailableError(
-            "accountant 'pld' is for mechanisms that count single votes, such as binary, with a "
-            f"few thousand voters at most, got {mechanism}; 'rdp' prices every mechanism"
+            "accountant 'pld' is for mechanisms that count single votes, such as binary, with at "
+            f"most a few thousand voters, got {mechanism}; 'rdp' works with every mechanism"
         )
     each = np.full((1, 2), np.inf)
     if accountant != "pld":

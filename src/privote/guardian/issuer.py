@@ -185,7 +185,7 @@ def charged() -> Iterator[None]:
         yield
     except (InputError, MissingExtraError) as error:
         raise ChargedError(
-            f"the budget is charged, but the votes cannot be read to the end: {error}"
+            f"the budget is charged, but not all votes could be read: {error}"
         ) from error
 
 

@@ -120,25 +120,36 @@ def collect_votes(
         ``.zarr``, by path or by a URL that zarr opens. Every worker must be able to reach it, and
         the models, by that name; rows are sent to it.
     labels
-        Names of the labels, or how many; students in ``.student`` files know theirs.
+        Names of the labels, or their number; not needed for ``.student`` files.
     names
-        Names of the voters: those a function is called with; for models those of their files unless
-        told. A ledger knows voters again by these.
+        Names of the voters. Required for a function, which is called with each name; default for
+        models: their file names. A ledger recognises voters by these names.
     threshold
         A probability at or above it is a yes; one, or one per label. None: models predict, and a
         function returns votes.
     chunk, group
-        Queries, and voters, of a chunk; what suits the sizes unless told.
+        Queries, and voters, per chunk; default: set from the sizes.
     backend, workers, address
         Where to work (:func:`privote.learning.workers.on_workers`); the votes are the same
         everywhere.
     resume
-        Go on with what another run began: with the same voters, rows and settings only. Of votes
-        that were finished, make again the chunks that were lost.
+        Continue an earlier run with the same voters, rows and settings. For complete votes: collect
+        lost chunks again.
     force
-        Replace votes that were collected before.
+        Overwrite votes collected before.
     progress
         Called as ``progress(done, chunks)``.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv, tempfile
+    >>> place = tempfile.mkdtemp() + "/votes.zarr"
+    >>> def vote(voter, rows):
+    ...     return (rows[:, :1] > len(voter)).astype(int)
+    >>> rows = np.arange(6.0).reshape(6, 1)
+    >>> found = pv.collect_votes(vote, rows, place, labels=1, names=["a", "bb"])
+    >>> pv.Ballots.of(place).shape
+    (6, 2, 1)
     """
     place = as_place(output, "output")
     if not place.endswith(".zarr"):
@@ -170,7 +181,10 @@ def collect_votes(
     if label_names is not None:
         attributes["label_names"] = label_names
     if len(_json(attributes)) + grid.total * _DIGEST > MOST_ATTRIBUTES:
-        rule = f"must be larger: the digests of {grid.total} chunks do not fit into the attributes"
+        rule = (
+            f"must be larger: the digests of {grid.total} chunks do not fit in the array's "
+            "attributes"
+        )
         raise InputError("chunk", rule, grid.chunk)
     job = _Job(folder, grid, asked, public, label_names, bar, attributes)
     done = {} if before is None else job.done()
@@ -195,9 +209,9 @@ def _labels(labels: Any, voters: Sequence[Voter]) -> tuple[int, tuple[str, ...] 
     if labels is None and all(voter.place.endswith(SUFFIX) for voter in voters):
         labels = voters[0].load().label_names
     if labels is None:
-        raise InputError("labels", "must be given: their names, or how many there are")
+        raise InputError("labels", "must be given: their names, or their number")
     if isinstance(labels, str):
-        raise InputError("labels", "must be several names, or how many there are", labels)
+        raise InputError("labels", "must be several names, or their number", labels)
     if not isinstance(labels, Sequence):
         return whole("labels", labels), None
     names = tuple(str(name).strip() for name in labels)
@@ -208,20 +222,22 @@ def _labels(labels: Any, voters: Sequence[Voter]) -> tuple[int, tuple[str, ...] 
 def _begun(folder: Folder, *, resume: bool, force: bool) -> dict[str, Any] | None:
     """Return the attributes of what is gone on with; None to begin, where nothing is in the way."""
     if resume and force:
-        raise InputError("resume", "goes without `force`: the one goes on, the other begins anew")
+        raise InputError(
+            "resume", "cannot be combined with `force`: one continues, the other starts again"
+        )
     files = [file for file in folder.files() if PART not in file]
     if not files:
         return None
     place = repr(folder.place)
     if not resume and not force:
-        kind = "exists" if _METADATA in files else "was begun"
-        rule = f"{place} {kind}; give `resume=True` to go on with it, or `force=True` to begin anew"
+        kind = "exists" if _METADATA in files else "was started"
+        rule = f"{place} {kind}; give `resume=True` to continue it, or `force=True` to start again"
         raise InputError("output", rule)
     try:
         attributes: dict[str, Any] = json.loads(folder.read(_ATTRIBUTES, MOST_ATTRIBUTES))
         ours: dict[str, Any] = dict(attributes[OURS])
     except (InputError, ValueError, TypeError, KeyError):
-        rule = f"{place} holds no votes that privote votes collected"
+        rule = f"{place} contains no votes collected by privote votes"
         raise InputError("output", rule) from None
     check_written(f"output {place}", ours, _FORMAT)
     if resume:
@@ -238,13 +254,15 @@ def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], voters: Seque
     for argument, value in now.items():
         old = before.get(argument)
         if old != value and argument != "voters":
-            rule = f"must be as it was when collecting began, {shown(old)}"
+            rule = f"must be the same as when collecting started, {shown(old)}"
             raise InputError(argument, rule, value)
         if old != value:
             pairs = zip(voters, old or (), strict=False)
             others = (voter.label for voter, pair in pairs if [voter.name, voter.digest] != pair)
             other = next(others, "their number")
-            raise InputError("voters", f"must be as when collecting began, and {other} is not")
+            raise InputError(
+                "voters", f"must be the same as when collecting started, and {other} is not"
+            )
 
 
 # -- chunks -------------------------------------------------------------------------------------
@@ -355,7 +373,7 @@ class _Job:
             raise
         done = self.done()  # what is there, not what was said
         if len(done) < self.grid.total:
-            raise InputError("output", "does not keep what is written")
+            raise InputError("output", "does not store what is written")
         return done
 
     def _round(self, done: Mapping[Place, str], progress: Progress | None) -> None:
@@ -421,7 +439,7 @@ def _cast(task: _Task) -> None:
                 sealed = getattr(error, "sealed", None)
                 raise BallotError(f"{where}: {why}", sealed=sealed) from error
     if chunk_digest(task.folder.read(_ATTRIBUTES)) != task.claim:
-        raise InputError("output", f"{task.folder.place!r} was taken over by another run")
+        raise InputError("output", f"{task.folder.place!r} is now used by another run")
     task.folder.write(_name(task.place), task.grid.pack(votes))
 
 
@@ -432,13 +450,13 @@ def _answer(model: Any, voter: str, task: _Task) -> Any:
         return model(voter, rows.columns() if isinstance(rows, Table) else rows)
     if student and task.label_names not in (None, tuple(model.label_names)):
         wanted = shown(task.label_names)
-        raise InputError(f"knows the labels {shown(model.label_names)}, asked are {wanted}")
+        raise InputError(f"has the labels {shown(model.label_names)}, but {wanted} were requested")
     if isinstance(rows, Table):
         rows = rows.for_model(model)
     if task.bar is not None:
         return label_probabilities(model, rows, task.grid.labels)
     if not hasattr(model, "predict"):
-        raise InputError("has no predict: give `threshold`, and its probabilities become votes")
+        raise InputError("has no predict: give `threshold` to turn its probabilities into votes")
     votes = model.predict(rows)
     return votes.toarray() if sp.issparse(votes) else votes
 
@@ -487,8 +505,8 @@ class Table:
         for name in columns:
             if name not in self.numeric:
                 raise InputError(
-                    f"{raw.name}: column {name!r:.60} must hold numbers, as all that a model "
-                    "looks at"
+                    f"{raw.name}: column {name!r:.60} must contain numbers, like every feature of "
+                    "a model"
                 )
         return np.stack([*columns.values()], axis=1)
 
@@ -526,7 +544,7 @@ class Rows:
     def check_unchanged(self) -> None:
         """Refuse a file in which something else stands by now."""
         if self.file and _file_digest(self.file) != self.digest:
-            raise InputError("rows", f"{name_of(self.file)} changed since collecting began")
+            raise InputError("rows", f"{name_of(self.file)} changed after collecting started")
 
 
 def open_rows(rows: Any) -> Rows:
@@ -552,7 +570,7 @@ def open_rows(rows: Any) -> Rows:
         size = row_size(array) * getattr(getattr(array, "dtype", None), "itemsize", 64)
         opened = Rows(array, count_rows(array), size, digest or joblib.hash(rows), file)
     if not opened.count:
-        raise InputError("rows", "must hold at least one, and hold none")
+        raise InputError("rows", "must have at least one")
     return opened
 
 
@@ -576,7 +594,7 @@ def _array(file: str, suffix: str) -> Any:
         arrays = ArrayFile(file)
         if "X" not in arrays:
             names = ", ".join(arrays.names)
-            raise InputError("rows", f"must have the array 'X' in {name_of(file)}, it has {names}")
+            raise InputError("rows", f"must have the array 'X' in {name_of(file)}; it has {names}")
         return arrays.open("X")
     return open_npy(file)
 
@@ -603,7 +621,7 @@ class Voter:
         """Return the model in the file: of a pickle, this runs the code in it."""
         data = Path(self.place).read_bytes()
         if hashlib.sha256(data).hexdigest() != self.digest:
-            raise InputError(f"{self.label}: the model changed since collecting began")
+            raise InputError(f"{self.label}: the model changed after collecting started")
         try:
             if self.place.endswith(SUFFIX):
                 return load_student(self.place)
@@ -636,7 +654,7 @@ def open_voters(voters: Any, names: Sequence[str] | None = None) -> tuple[Voter,
     files = [file for place in places for file in _files(place)]
     called = [Path(file).stem for file in files] if called is None else called
     if len(called) != len(files):
-        rule = f"must be {len(files)}, one a model in order, got {len(called)}"
+        rule = f"must be {len(files)}, one per model in order, got {len(called)}"
         raise InputError("names", rule)
     return tuple(
         Voter(name, _file_digest(file), None, file)
@@ -651,7 +669,9 @@ def _files(place: Any) -> list[str]:
     if Path(place).is_dir():
         names = [file.name for file in Path(place).iterdir() if file.suffix in MODELS]
         if not names:
-            raise InputError("voters", f"{place!r} holds no file that ends in {', '.join(MODELS)}")
+            raise InputError(
+                "voters", f"{place!r} contains no file that ends in {', '.join(MODELS)}"
+            )
         return [f"{place}/{name}" for name in in_order(names)]
     if Path(place).suffix not in MODELS:
         raise InputError("voters", f"must be files that end in {', '.join(MODELS)}", place)
@@ -680,7 +700,7 @@ class Named:
             text = " ".join(str(error).split())[:200]
             raise InputError("voters", f"{self.name!r:.100} cannot be imported: {text}") from None
         if not callable(function):
-            rule = f"{self.name!r:.100} must be a function, and is {shown(function)}"
+            rule = f"{self.name!r:.100} must be a function, not {shown(function)}"
             raise InputError("voters", rule)
         return function  # type: ignore[no-any-return]
 
@@ -705,9 +725,9 @@ def check_answer(answer: Any, start: int, rows: int, labels: int, bar: Any) -> B
     if labels == 1 and array.shape == (rows,):
         array = array[:, None]
     if array.shape != (rows, labels):
-        raise BallotError(f"must answer with the shape ({rows}, {labels}), got {array.shape}")
+        raise BallotError(f"must return shape ({rows}, {labels}), got {array.shape}")
     if array.dtype.kind not in "biuf":
-        raise BallotError(f"must answer with numbers, got {array.dtype}")
+        raise BallotError(f"must return numbers, got {array.dtype}")
     soft = bar is not None
     good = (array >= 0) & (array <= 1) if soft else (array == 0) | (array == 1)
     if not good.all():

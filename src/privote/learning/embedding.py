@@ -52,7 +52,7 @@ def fit_embedding(embedding: str | None, X_public: Any) -> Embedding | None:
     if embedding is None:
         return None
     if not isinstance(embedding, str):
-        rule = f"must be None, {_NAMES}; apply a public map of your own to all rows before"
+        rule = f"must be None, {_NAMES}; apply any other public map to all rows beforehand"
         raise InputError("embedding", rule, embedding)
     return Embedding(_named(embedding, X_public.shape).fit(X_public))
 

@@ -221,7 +221,7 @@ def trained(
     encoder = job.pictures(progress)
     private, public, test = _read(job)
     if job.settings.get("embedding") in PICTURE_NETWORKS and not is_pictures(private.X):
-        raise InputError("embedding", "of this name goes with pictures", job.settings["embedding"])
+        raise InputError("embedding", "of this name needs pictures", job.settings["embedding"])
     model = PrivateClassifier(
         job.method,
         job.epsilon,
@@ -314,13 +314,11 @@ def _read(job: Job) -> tuple[MultiLabelData, MultiLabelData | None, MultiLabelDa
             rule = f"must be a table ({known}) or a data set by name{as_csv(job.data)}"
             raise InputError("X", rule, job.data)
         if job.public is not None or job.test is not None:
-            raise InputError("`public` and `test` go with a table: a data set by name is split")
+            raise InputError("`public` and `test` need a table: a data set given by name is split")
         sides = open_data(job.data).split()
         return _embedded(job, sides.private, sides.public, sides.test)
     if job.public is not None and job.public.exists() and job.public.samefile(job.data):
-        raise InputError(
-            "public", "must be other rows than the private ones: they are not protected"
-        )
+        raise InputError("public", "must not be the private rows: public rows are not protected")
     arrays = _is_arrays(job.data)
     if not (job.labels or arrays):
         raise InputError("labels", "must name the columns of the private table that are labels")
@@ -343,14 +341,16 @@ def _folder(
     """Return the sides of a folder of pictures; a table of test rows lies beside its pictures."""
     home, public = Path(job.data), None
     if job.columns is not None:
-        raise InputError("columns", "cannot be given with pictures: their features are pixels")
+        raise InputError("columns", "cannot be given with pictures, which have no feature columns")
     names: dict[str, Any] = {"id_column": job.id_column, "group_column": job.group_column}
     private = pictures(home, table, labels=job.labels, **names)
     if job.public is not None:
         public = pictures(job.public)
         here, there = home.resolve(), job.public.resolve()
         if here == there or here in there.parents or there in here.parents:
-            rule = "must be another folder than that of private pictures: it is not protected"
+            rule = (
+                "must not be the folder of the private pictures: public pictures are not protected"
+            )
             raise InputError("public", rule, str(job.public))
     if job.test is None:
         return private, public, None
@@ -365,8 +365,8 @@ def _without_public(private: MultiLabelData) -> MultiLabelData:
     except InputError as error:
         raise InputError(
             "public",
-            "must be given: public rows, which nobody has to protect, say how words, dates and "
-            "gaps become numbers, and are what votes label. Without them every feature must be a "
+            "must be given: public rows (which are not protected) are needed to encode words, "
+            "dates and gaps, and are what votes label. Without them every feature must be a "
             f"finite number, and {error.argument} is not one",
             sealed=error.sealed,
         ) from None
@@ -392,7 +392,7 @@ def _embedded(
 def _like(private: MultiLabelData, job: Job, path: Path) -> MultiLabelData:
     """Read a table with the features of the private one; its other columns do not matter."""
     if _is_arrays(path) != _is_arrays(job.data):
-        raise InputError(f"{path.name} must be arrays (.npz) if {Path(job.data).name} is, else not")
+        raise InputError(f"{path.name} must be .npz exactly when {Path(job.data).name} is")
     labels = job.labels if path == job.test else ()
     if _is_arrays(path):
         return tables.table(path, labels=private.label_names)
@@ -409,5 +409,5 @@ def _is_arrays(path: str | Path) -> bool:
 
 def _rows(data: MultiLabelData) -> Any:
     if data.X is None:
-        raise InputError(f"{data.name} has labels only, and no features to learn from")
+        raise InputError(f"{data.name} has only labels, and no features")
     return data.X

@@ -146,28 +146,27 @@ def choose(
     check_method(method, settings)
     if method != AUTO:
         if not numbers.public and method in (*VOTERS, "moments"):
-            what = "voters label" if method in VOTERS else "tell how features go together"
+            what = "the voters label" if method in VOTERS else "show how features correlate"
             raise InputError(
                 "public",
-                f"must be given with `method={method}`: public rows, which nobody has to protect, "
+                f"must be given with `method={method}`: public rows (which are not protected) "
                 f"that {what}",
             )
-        return Choice(method=method, reasons=("It was asked for.",), doubts=doubts_of(numbers))
+        return Choice(method=method, reasons=("It was requested.",), doubts=doubts_of(numbers))
     ranked, why = rule(numbers), ""
     if images:
-        ranked, why = ("teachers",), "Rows are images, which teachers can look at. "
+        ranked, why = ("teachers",), "The rows are images, which teachers can use. "
     elif not numbers.public:
-        ranked, why = ("gradients",), "There are no public rows, and gradients need none. "
+        ranked, why = ("gradients",), "There are no public rows, and this method needs none. "
     order = ("dpsgd", *ranked) if "network" in settings else (*ranked, "dpsgd")
     fitting = [name for name in order if set(settings) <= set(METHODS[name])]
     if not fitting:
         raise InputError(f"no method takes all of these settings: {', '.join(sorted(settings))}")
     if fitting[0] != ranked[0]:
-        why = f"The settings given ({', '.join(sorted(settings))}) go with it. "
+        why = f"The settings given ({', '.join(sorted(settings))}) belong to it. "
     reason = why or (
-        f"{numbers.protected}, {numbers.predicted} and epsilon "
-        f"{rounded_up(numbers.epsilon)}: on eight public data sets, {fitting[0]} was the best "
-        "method where noise was as strong as here. "
+        f"{numbers.protected}, {numbers.predicted} and epsilon {rounded_up(numbers.epsilon)}: on "
+        f"eight public data sets, {fitting[0]} was the best method at this noise level. "
     )
     return Choice(method=fitting[0], reasons=(reason.strip(),), doubts=doubts_of(numbers))
 
@@ -206,13 +205,13 @@ def expected(numbers: Numbers, method: str) -> tuple[str, ...]:
     if numbers.signal < HOPELESS or method not in ("gradients", "moments"):
         return doubts_of(numbers)
     said = "; ".join(
-        "{:.0%} of the records: {:.0%} to {:.0%}".format(share, *kept(numbers, share))
+        "in {:.0%} of the records {:.0%} to {:.0%}".format(share, *kept(numbers, share))
         for share in _SHARES
     )
     return (
-        "On eight public data sets, labels kept this much of their AUC above one half, from the "
-        f"worst to the best set. Carried by {said}. Labels that are hard to tell without privacy "
-        "keep least.",
+        "What privacy costs depends on how rare a label is. On eight public data sets, labels kept "
+        f"this share of their AUC above 0.5 (worst to best data set): {said}. Labels that are hard "
+        "to predict without privacy lost most.",
         *doubts_of(numbers),
     )
 
@@ -220,19 +219,19 @@ def expected(numbers: Numbers, method: str) -> tuple[str, ...]:
 def doubts_of(numbers: Numbers) -> tuple[str, ...]:
     """Return what speaks against a useful model, if anything does; from public numbers."""
     if numbers.signal < HOPELESS:
-        least, so = HOPELESS, "were right less often than always saying no"
-        what = f"{numbers.protected} are few"
+        least, so = HOPELESS, "were less accurate than always answering no"
+        what = f"{numbers.protected} are too few"
     elif evidence(numbers, RARE) < LITTLE:
         least = ENOUGH / RARE
-        so = f"lost labels that {RARE:.0%} of the records carry, where these were hard to tell"
-        what = f"For rare labels, {numbers.protected} are few"
+        so = f"lost labels that only {RARE:.0%} of the records have and that are hard to predict"
+        what = f"for rare labels, {numbers.protected} are too few"
     else:
         return ()
     enough = math.ceil(least * math.sqrt(numbers.labels) / numbers.epsilon)
     budget = least * math.sqrt(numbers.labels) / numbers.records
     return (
         f"{what} for {numbers.predicted} at epsilon {rounded_up(numbers.epsilon)}: on public data "
-        f"sets, models with so much noise {so}. {enough:,} would do, or epsilon "
+        f"sets, models with this much noise {so}. {enough:,} would be enough, or epsilon "
         f"{rounded_up(budget, 3)}{', or fewer labels' if numbers.labels > 1 else ''}.",
     )
 

@@ -53,18 +53,19 @@ class NeighbourBallots:
     X_public
         Public rows (queries, features): the queries, and the pool that the radius comes from.
     share
-        The share of the pool within a query's radius; of n records about ``share * n`` speak on it.
+        The share of the public rows within a query's radius; about ``share`` of the records vote on
+        it.
     metric
         ``"cosine"`` or ``"euclidean"``.
     radius
-        How far a neighbour may be, instead of the ``share``: a public number, never taken from
-        private rows.
+        Instead of ``share``: the largest distance of a neighbour, a public number that is never
+        taken from private rows.
     embedding
         Where distances are measured, see :mod:`privote.learning.embedding`:
         ``None``, ``"pca:64"``, for words ``"tfidf"`` or ``"lsa:64"``, fitted on ``X_public`` only.
     groups
-        (records,) whose each record is, where a person has several: then the person is the voter,
-        and says yes to what any record of it near the query says yes to.
+        (records,): the person of each record. The person is then the voter, and says yes if any of
+        their records near the query does.
 
     Attributes
     ----------
@@ -77,13 +78,20 @@ class NeighbourBallots:
     voter_names
         (voters,) the persons, sorted, if ``groups`` were given; else None.
 
-    Notes
-    -----
-    The quantile is exact up to 4,096 public rows; beyond, it is that of so many public rows, drawn
-    once and for all by a fixed seed.
+    Notes ----- The quantile is exact up to 4,096 public rows; beyond that, it is estimated from
+    4,096 public rows drawn with a fixed seed.
 
-    Ballots are found while they are read, block by block: besides the rows (and a copy of them in
-    single precision) nothing grows with the number of queries. Blocks follow public sizes only.
+    Ballots are computed while they are read, block by block, so memory does not grow with the
+    number of queries. The size of a block depends on public sizes only.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = rng.normal(size=(500, 3)), rng.random((500, 2)) < 0.2
+    >>> votes = pv.NeighbourBallots(X, Y, rng.normal(size=(50, 3)), share=0.1)
+    >>> votes.queries, votes.voters, votes.labels
+    (50, 500, 2)
     """
 
     sparse = True
@@ -277,7 +285,7 @@ def _given(radius: Any, public: RowTable) -> Floats:
 def _radii(public: RowTable, share: float, metric: str) -> Floats:
     """Return for each row of the pool the quantile of its distances to the rest of it: (rows,)."""
     if public.rows < 2:
-        rule = "must have 2 rows or more: the radius is a quantile of distances"
+        rule = "must have at least 2 rows: the radius is a quantile of distances"
         raise InputError("X_public", rule)
     sample = public_sample(public.rows)
     anchor = _anchor(public, sample, metric)

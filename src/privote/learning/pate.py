@@ -32,7 +32,7 @@ from ..guardian import AUTO, Guardian, record_kept
 from ..labelling import ALL_THERE, KeptReleases, guarantee_of, room, warn_of_quality, with_forecast
 from ..ledger import Budget, Ledger
 from ..mechanisms import Mechanism, mechanism_of
-from ..release import PERSON, RECORD, Release, decide, drawn_of
+from ..release import PERSON, RECORD, Release, Shown, decide, drawn_of
 from .methods import VOTERS
 from .neighbours import NeighbourBallots
 from .networks.image import check_time
@@ -47,6 +47,7 @@ from .rows import (
     label_probabilities,
     matching,
     take_rows,
+    warn_of_scikit_learn,
 )
 from .students.classifiers import binarized, train_student
 from .teachers.training import part_names, partition, partition_key, train
@@ -61,7 +62,7 @@ Rows = npt.NDArray[np.int64]
 
 
 @dataclass(eq=False, repr=False)
-class PATEClassifier(LabelClassifier):
+class PATEClassifier(Shown, LabelClassifier):
     """Learn from private data through private votes on public data.
 
     Parameters
@@ -74,51 +75,65 @@ class PATEClassifier(LabelClassifier):
         :class:`privote.learning.LinearStudent`. One whose ``fit`` takes ``X_unlabelled`` gets the
         rest of the public rows.
     n_teachers
-        How many disjoint parts, and so voters. More of them stand out of the noise, until they
-        know too little each: :func:`privote.learning.methods.teachers_for` has a rule.
+        Number of disjoint parts of the data, each with its own teacher. More teachers stand out
+        better from the noise, but each learns from less data:
+        :func:`privote.learning.methods.teachers_for` suggests a number.
     mechanism
-        ``"auto"`` (default): how often voters speak is learnt, noisy tallies are released for all
-        rows (:func:`privote.label`), and the student learns from the expected share of teachers, or
-        of the neighbours of a row, who want each label. A mechanism that is named is taken as it
-        is, and the student learns from its labels.
+        ``"auto"`` (default): noisy tallies are released for all rows (:func:`privote.label`), and
+        the student learns from the expected share of voters who want each label. With a named
+        mechanism, the student learns from its labels.
     voters
-        ``"teachers"``, or ``"neighbours"``: every private record near a query votes itself.
+        ``"teachers"``, or ``"neighbours"``: the private records near a query vote themselves.
     threshold
-        Probabilities into votes: ``"prevalence"``, ``"tuned"``, one number or one per label; see
-        :func:`privote.learning.cast`.
+        How probabilities become votes: ``"prevalence"``, ``"tuned"``, one number or one per label;
+        see :func:`privote.learning.cast`.
     epsilon, delta
-        The budget, for changing one record. It is spent in ``fit``.
+        The budget, for changing one record. Every ``fit`` spends it again: cross-validation with k
+        folds spends it k times on the same records. Features must not be scaled or encoded by a
+        step fitted on private rows (as in a ``Pipeline``): what such a step learns is not covered.
     guarantee
         See :func:`privote.label`. ``"ptr"`` and ``"data-dependent"`` need ``queries``.
     rounds
-        Teachers label in so many batches, under an allowance; the student so far is the baseline
-        of the next one. With ``"auto"`` this gains nothing.
+        Number of batches in which teachers label, under an allowance; the current student is the
+        baseline of the next batch. With ``"auto"`` this brings no gain.
     queries
-        How many public rows to label; by default all.
+        Number of public rows to label; default: all.
     share
-        For neighbours: the share of the public rows, and so about of the records, that are near a
-        row. ``None``: 8 over the root of records times epsilon, at most 0.1.
+        For neighbours: the share of the public rows (and about of the records) that count as near a
+        row. ``None``: 8 / sqrt(records * epsilon), at most 0.1.
     metric, embedding
         For neighbours: see :class:`privote.NeighbourBallots`.
     n_jobs, random_state
-        For training. Parts and noise are secret, unless ``fit(..., seed=...)`` is a simulation.
+        For training only. Parts and noise are secret, unless ``fit(..., seed=...)`` makes a
+        simulation.
 
     Attributes
     ----------
     release_
-        The released labels and their guarantee; ``public_rows_`` says for which rows.
+        The released labels and their guarantee; ``public_rows_`` are the rows they belong to.
     student_
         The fitted student.
     thresholds_
-        From which probability on ``predict`` says yes: (labels,) with which it says yes as often
-        on public rows as ``shares_`` says, where tallies were released; else one half.
+        ``predict`` says yes at or above these probabilities: (labels,), chosen so that it says yes
+        to the share ``shares_`` of the public rows if tallies were released; else one half.
     shares_
-        (labels,) how common each label is, as far as released tallies tell; else as the student
-        says.
+        (labels,): how common each label is, estimated from released tallies, or else from the
+        student.
     privacy_
         What may be published about the run, as plain values.
     classes_
-        (labels,) numbers of the labels, or the classes where y had one column.
+        (labels,): numbers of the labels, or the classes if y had one column.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 4))
+    >>> Y = (X[:, :2] > 0).astype(int)
+    >>> model = pv.PATEClassifier(n_teachers=50, epsilon=8.0, delta=1e-5)
+    >>> model = model.fit(X[:1500], Y[:1500], X_public=X[1500:])
+    >>> model.predict(X[:3]).shape, model.release_.epsilon
+    ((3, 2), 8.0)
     """
 
     teacher: Any = None
@@ -167,22 +182,23 @@ class PATEClassifier(LabelClassifier):
         X_public
             Public rows (queries, features): seen by everybody.
         ids, groups
-            (records,) names of the records, or of the people they belong to. Rows of one name reach
-            one teacher, or are one neighbour; with groups the promise is for persons. Without names
-            a record is its row. ``release_.protects`` says which change is covered.
+            (records,): names of the records, or of the persons they belong to. Rows with the same
+            name reach the same teacher, or are one neighbour. With groups the guarantee protects
+            persons. Without names each row is a record. ``release_.protects`` says who is
+            protected.
         classes
-            Needed if y has one axis: the classes there are. They are public, so they must not be
-            read off private records.
+            Required if y has one axis: the set of classes, which is public and must not be taken
+            from private records.
         ledger, dataset, consumer
-            Where the budget is kept, and under which names; see :func:`privote.label`. Every fit
-            is a new charge, unless ``electorate`` says otherwise. It keeps the parts, too.
+            Where the budget is kept, and under which names; see :func:`privote.label`. Every fit is
+            a new charge, unless ``electorate`` is given. The ledger also keeps the parts.
         electorate
             A name under which the same records go on with what is left of their allowance in a
             later fit with the same ledger. One that is learnt is for as many rows in all as were
             public in the first fit. Whoever gives the name promises that every record has the same
             id (or group, or row) in all of these fits: then it is with the same voter.
         seed
-            An integer makes a simulation that protects nobody: noise and parts are then known.
+            An integer makes a simulation, which protects nobody: noise and parts are then known.
         progress
             Called as ``progress(what, done, total)``.
         draft
@@ -194,7 +210,7 @@ class PATEClassifier(LabelClassifier):
             voters go on with the queries that are left; without one the labels there are will do.
         """
         if not (isinstance(self.mechanism, Mechanism) or _is_auto(self.mechanism)):
-            rule = "must be auto or a privote mechanism, e.g. BinaryVoting(sigma=25.0)"
+            rule = "must be 'auto' or a privote mechanism, e.g. BinaryVoting(sigma=25.0)"
             raise InputError("mechanism", rule, self.mechanism)
         if self.voters not in VOTERS:
             raise InputError("voters", f"must be one of {', '.join(VOTERS)}", self.voters)
@@ -202,11 +218,12 @@ class PATEClassifier(LabelClassifier):
         if X_public is None:
             raise InputError(
                 "X_public",
-                "must be given: the public rows that teachers label and the student sees",
+                "must be given: the public rows that voters label and the student learns from",
             )
         X_public = _check_rows(self, X_public)
         if seed is None:  # a simulation protects nobody anyway
             check_apart(X, X_public, "X_public")
+            warn_of_scikit_learn(ledger)
         say = progress or (lambda *_: None)
         random = check_random_state(self.random_state)
         who = VoterNames(
@@ -276,8 +293,8 @@ class PATEClassifier(LabelClassifier):
                 if kept is not None:
                     kept.finish()  # nothing can be made of it
                 raise BudgetError(
-                    "the test of guarantee 'ptr' did not pass, so no label was released and there "
-                    "is no student; the budget is charged"
+                    "the private test of guarantee 'ptr' failed: no labels were released and "
+                    "there is no student; the budget is charged"
                 )
             if self.release_.tallies is None:
                 warn_of_quality(self.release_)
@@ -296,6 +313,10 @@ class PATEClassifier(LabelClassifier):
         """What may be published about the run, as plain values."""
         check_is_fitted(self, "release_")
         return self.release_.facts()
+
+    def brief(self) -> dict[str, str]:
+        """Return what may be said about the run, in a few words each; or that there was none."""
+        return self.release_.brief() if hasattr(self, "release_") else {"not fitted": repr(self)}
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the student's probabilities: (rows, labels), or (rows, classes) for one column."""
@@ -338,7 +359,7 @@ class PATEClassifier(LabelClassifier):
         if whole("n_teachers", self.n_teachers) > X.shape[0]:
             raise InputError(
                 "n_teachers",
-                f"must be at most the records there are ({X.shape[0]}), got {self.n_teachers}",
+                f"must be at most the number of records ({X.shape[0]}), got {self.n_teachers}",
             )
         many = (Y.shape[1], self.n_teachers, self.n_jobs)
         check_time(self.teacher, self.student, X, X_public, *many)
@@ -371,12 +392,12 @@ class PATEClassifier(LabelClassifier):
         """Refuse rounds and queries that do not go with the guarantee or the public rows."""
         least = "allowance" if self.voters == "teachers" else None
         if whole("rounds", self.rounds) > 1 and guarantee != least:
-            rule = "must be 1, but for teachers with an allowance: others have no baseline"
+            rule = "must be 1, except for teachers with an allowance: others have no baseline"
             raise InputError("rounds", rule, self.rounds)
         if self.queries is not None and whole("queries", self.queries) > rows:
             raise InputError("queries", f"must lie in 1..{rows}, the public rows", self.queries)
         if self.queries is None and guarantee in ("ptr", "data-dependent"):
-            rule = f"must be given for guarantee {guarantee!r}, before looking"
+            rule = f"must be given in advance for guarantee {guarantee!r}"
             raise InputError("queries", rule)
 
     def _check_private(self, X: Any, y: Any, classes: Sequence[Any] | None) -> tuple[Any, Labels]:
@@ -393,13 +414,13 @@ class PATEClassifier(LabelClassifier):
             Y, self.classes_ = binarized(Y, classes)
             self._columns = Y.shape[1]
         elif classes is not None:
-            raise InputError("classes go with y of one axis; with two, a column is a label")
+            raise InputError("classes need y with one axis; with two axes, each column is a label")
         else:
             Y = check_labels(Y, X.shape[0])
             self._multilabel, self._columns = True, Y.shape[1]
             self.classes_ = np.arange(Y.shape[1])
         if len(Y) != X.shape[0]:
-            raise InputError("y", f"must have {X.shape[0]} rows, as `X`, got {len(Y)}")
+            raise InputError("y", f"must have {X.shape[0]} rows, like `X`, got {len(Y)}")
         return X, Y
 
 
@@ -484,7 +505,9 @@ class VoterNames:
             return
         self._nonce, known = json.loads(note)
         if known != mark:
-            raise InputError("resume", "must be with the same private records, in the same order")
+            raise InputError(
+                "resume", "must repeat the call with the same private records, in the same order"
+            )
 
     def of(self, voters: str, count: int, persons: Sequence[Any] | None = None) -> list[str]:
         """Return one name a voter, which says under which partition and electorate it votes.

@@ -96,7 +96,7 @@ class PictureEncoder:
                 raise InputError(argument, rule, getattr(self, name))
         whole("size", self.size, _LEAST)
         if self.network == LITE and self.weights is not None:
-            raise InputError("weights", f"cannot be given: those of {LITE} are known")
+            raise InputError("weights", f"cannot be given: those of {LITE} come with privote")
 
     @property
     def weights_file(self) -> Path:
@@ -121,7 +121,9 @@ class PictureEncoder:
             raise InputError("weights", rule) from None
         expected = _SHA256 if self.network == LITE else self.expected
         if expected is not None and sha256(content).hexdigest() != expected:
-            raise InputError("weights", f"must have the SHA-256 {expected}; {file.name} has not")
+            raise InputError(
+                "weights", f"must have the SHA-256 digest {expected}; {file.name} does not"
+            )
         return content
 
     def to_plain(self) -> dict[str, Any]:
@@ -300,13 +302,13 @@ def _checked(X: Any) -> npt.NDArray[Any]:
     """Return an array of pictures, if it is one."""
     X = np.asarray(X)
     if X.ndim != 4 or X.shape[1] not in (1, 3) or min(X.shape[2:]) < 1:
-        rule = "must be pictures (pictures, 1 or 3 channels, height, width)"
+        rule = "must have shape (pictures, 1 or 3 channels, height, width)"
         raise InputError("X", f"{rule}, got shape {X.shape}")
     if X.dtype == np.uint8:
         return np.asarray(X)
     # Not NaN either.
     if X.dtype.kind != "f" or not all(((row >= 0) & (row <= 1)).all() for row in X):
-        raise InputError("X", "must hold bytes (uint8), or numbers from 0 to 1")
+        raise InputError("X", "must contain bytes (uint8), or numbers from 0 to 1")
     return np.asarray(X, np.float32)
 
 

@@ -21,11 +21,11 @@ from sklearn.utils.validation import check_is_fitted
 from ..datasets import Images, RawTable
 from ..datasets.tables import columns_of, labels_of, raw_table
 from ..errors import InputError, PrivoteWarning
-from ..files import Promise
 from ..ledger import Budget
-from ..release import Release
+from ..release import Release, Shown
 from .direct.dpsgd import DPSGDClassifier
 from .direct.linear import DPLinear, DPMoments
+from .direct.training import TrainingPrivacy
 from .embedding import Embedding, embed, embedding_for, fit_embedding
 from .methods import AUTO, VOTERS, Choice, Numbers, choose, teachers_for
 from .networks.architectures import IMAGE_NETWORKS, VECTOR_NETWORKS
@@ -55,18 +55,21 @@ _DIRECT: Mapping[str, Any] = {
 
 
 @dataclass(eq=False, repr=False)
-class PrivateClassifier(LabelClassifier):
+class PrivateClassifier(Shown, LabelClassifier):
     """Learn many labels from private records, by the method that suits them.
 
     Parameters
     ----------
     method
-        ``"auto"``: public numbers decide (:func:`privote.learning.methods.choose`). Or
-        ``"gradients"`` or ``"moments"``: a linear model of the records, with noise; ``"dpsgd"``: a
-        network; ``"teachers"`` or ``"neighbours"``: votes on public rows, from which a student
-        learns.
+        ``"auto"``: chosen from public numbers (:func:`privote.learning.methods.choose`).
+        ``"gradients"`` or ``"moments"``: a linear model, trained on the records with noise.
+        ``"dpsgd"``: a network, trained likewise. ``"teachers"`` or ``"neighbours"``: private votes
+        label public rows, and a student learns from the labels.
     epsilon, delta
-        The budget, for one record or person replaced. It is spent in ``fit``.
+        The budget, for replacing one record or person. Every ``fit`` spends it again:
+        cross-validation with k folds spends it k times on the same records. Features must not be
+        scaled or encoded by a step fitted on private rows (as in a ``Pipeline``): what such a step
+        learns is not covered.
     settings
         Further settings of the method, by the names of its estimator
         (:class:`privote.PATEClassifier`, :class:`privote.learning.DPLinear`,
@@ -75,31 +78,42 @@ class PrivateClassifier(LabelClassifier):
         How pictures become numbers (:class:`privote.learning.PictureEncoder`); None is
         EfficientNet-Lite0 at 160 x 160 pixels. A network among the settings gets the pixels.
     random_state
-        For training; noise is secret, unless ``fit(..., seed=...)`` is a simulation.
+        For training only. Noise is secret, unless ``fit(..., seed=...)`` makes a simulation.
 
     Attributes
     ----------
     method_, reasons_
-        What was chosen, and why, in short sentences.
+        The method that was chosen, and why, in short sentences.
     student_
         The fitted model, on rows of numbers; with its thresholds.
     encoder_
-        What turns rows of a table, or pictures, into numbers; None where rows were numbers.
+        What turns rows of a table, or pictures, into numbers; None if rows were numbers.
     privacy_
         What may be published about the run, as plain values.
     release_
-        The released labels, where somebody voted; else None.
+        The released labels of methods that vote; else None.
     promise_
-        What says the statement: the release, or the privacy of a training without votes.
+        The object that makes the statement: the release, or the privacy of a training without
+        votes.
     public_rows_
-        Which public rows were labelled, where somebody voted; else None.
+        Which public rows were labelled, for methods that vote; else None.
     shares_
-        (labels,) how common each label is, as far as what was released tells; None without public
-        rows.
+        (labels,): how common each label is, estimated from the release; None without public rows.
     thresholds_
-        (labels,) from which probability on ``predict`` says yes: to that share of the public rows.
+        (labels,): ``predict`` says yes at or above these probabilities, to that share of the public
+        rows.
     label_names_
-        (labels,) what they are called.
+        (labels,): their names.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 4))
+    >>> Y = (X[:, :2] > 0).astype(int)
+    >>> model = pv.PrivateClassifier("gradients", epsilon=4.0, delta=1e-6).fit(X, Y)
+    >>> model.predict(X[:3]).shape, model.privacy_["delta"]
+    ((3, 2), 1e-06)
     """
 
     method: str = "auto"
@@ -127,7 +141,7 @@ class PrivateClassifier(LabelClassifier):
         draft: Any = None,
         resume: bool = False,
     ) -> PrivateClassifier:
-        """Learn from private records; the budget is spent here.
+        """Learn from private records. Every call spends the budget.
 
         Parameters
         ----------
@@ -139,15 +153,15 @@ class PrivateClassifier(LabelClassifier):
             (records, labels) of 1, 0 and -1 for unknown, also as a data frame; or the names of
             columns of ``records``.
         public
-            Public rows of the same kind. Everything about rows that is not private follows from
-            them: a table, moments and votes need them.
+            Public rows of the same kind, on which encodings are fitted. Required for a table, for
+            moments and for methods that vote.
         ids, groups
             (records,) names of the records, or of the persons they belong to; or the name of a
             column of ``records``. With groups the promise is for persons.
         ledger, dataset, consumer, electorate
             Where the budget is kept, and under which names; see :class:`privote.PATEClassifier`.
         seed
-            An integer makes a simulation that protects nobody.
+            An integer makes a simulation, which protects nobody.
         progress
             Called as ``progress(what, done, total)``.
         draft, resume
@@ -191,12 +205,20 @@ class PrivateClassifier(LabelClassifier):
         check_is_fitted(self, "promise_")
         return {**self.promise_.facts(), "method": self.method_}
 
+    def brief(self) -> dict[str, str]:
+        """Return what may be said about the run, in a few words each; or that there was none."""
+        if not hasattr(self, "promise_"):
+            return {"not fitted": repr(self)}
+        return {"method": self.method_, **self.promise_.brief()}
+
     def predict_proba(self, X: Any) -> Floats:
         """Return each label's probability (rows, labels), for rows as they were given to fit."""
         check_is_fitted(self, "student_")
         rows = _array(X) if self.encoder_ is None else self.encoder_.numbers(X)
         if len(rows.shape) < 2:
-            raise InputError("X", "must be (rows, features). Reshape your data: one row is [row]")
+            raise InputError(
+                "X", "must have shape (rows, features). Reshape your data: a single row is [row]"
+            )
         return label_probabilities(self.student_, rows, len(self.label_names_))
 
     def _numbers(
@@ -206,7 +228,7 @@ class PrivateClassifier(LabelClassifier):
         named = _is_names(labels)
         if not (named or is_table(records)):
             if public is not None and is_table(public):
-                raise InputError("public", "must be numbers, as `records` are")
+                raise InputError("public", "must be numbers, like `records`")
             X, X_public = _array(records), None if public is None else _array(public)
             Y = _labels(labels, count_rows(X))
             self.label_names_ = _label_names(labels, Y.shape[1])
@@ -225,7 +247,10 @@ class PrivateClassifier(LabelClassifier):
         listed = list(labels) if named else []
         read = raw_table(records, labels=listed, features=known, **columns)
         if public is None:
-            rule = "must be given with a table: they say how words and gaps become numbers"
+            rule = (
+                "must be given with a table: the encoding of words and gaps is fitted on public "
+                "rows"
+            )
             raise InputError("public", rule)
         raw = columns_of(public, "public rows").only(read.feature_names or ())
         encoder = TableEncoder().fit(raw)
@@ -276,7 +301,9 @@ class PrivateClassifier(LabelClassifier):
         settled = "mechanism" in asked or account["electorate"] is not None
         if chosen.method == "teachers" and not settled:
             many = asked.setdefault("n_teachers", teachers_for(self.numbers_, asked))
-            reasons.append(f"{many:,} teachers vote: more of them stand out of the noise.")
+            reasons.append(
+                f"{many:,} teachers vote: more teachers stand out better from the noise."
+            )
         pate = PATEClassifier(
             voters=chosen.method,
             epsilon=self.epsilon,
@@ -286,7 +313,7 @@ class PrivateClassifier(LabelClassifier):
         )
         seen = embed(mapping, X_public)
         pate.fit(embed(mapping, X), Y, seen, **account)
-        self.promise_: Promise = pate.release_
+        self.promise_: Release | TrainingPrivacy = pate.release_
         self.release_: Release | None = pate.release_
         self.public_rows_: npt.NDArray[np.int64] | None = pate.public_rows_
         self.student_ = pate.student_

@@ -6,8 +6,11 @@ Rows are arrays, sparse matrices, data frames, lists or images on disk; labels a
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable, Iterator
 from numbers import Real
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -16,13 +19,14 @@ import scipy.sparse as sp
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin
 
-from ..errors import InputError, finite
+from ..errors import InputError, PrivoteWarning, finite
 
 Labels = npt.NDArray[np.int8]
 Floats = npt.NDArray[np.float64]
 Targets = npt.NDArray[Any]  # int8 of 1, 0 and -1, or float64 with probabilities among them
 Progress = Callable[[int, int], None]  # of how much is done, and of how much
 
+_NO_STEP = (None, "passthrough")  # of a Pipeline
 BLOCK = 1024  # rows that are mapped at once: a public size, and no rest that is rounded otherwise
 
 
@@ -64,9 +68,33 @@ def check_apart(X: Any, public: Any, argument: str) -> None:
         elif isinstance(X, np.ndarray) and isinstance(public, np.ndarray):
             same = np.array_equal(X, public)
     if same:
-        raise InputError(
-            argument, "must be other rows than the private ones: they are not protected"
-        )
+        raise InputError(argument, "must not be the private rows: public rows are not protected")
+
+
+def warn_of_scikit_learn(ledger: Any) -> None:
+    """Warn where scikit-learn fits an estimator in a way that the guarantee does not cover.
+
+    Only the calling frames tell: to the estimator, such a fit looks like any other.
+    """
+    said: dict[str, str] = {}
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        caller = frame.f_globals.get("__name__")
+        steps = getattr(frame.f_locals.get("self"), "steps", ())
+        if caller == "sklearn.model_selection._validation" and ledger is None:
+            said["fits"] = (
+                "cross-validation fits this estimator several times, and every fit spends its "
+                "epsilon and delta again on the same records. Give a `ledger` that counts them, or "
+                "validate on public rows. The scores are not private"
+            )
+        elif caller == "sklearn.pipeline" and [s for s in steps[:-1] if s[1] not in _NO_STEP]:
+            said["steps"] = (
+                "the earlier steps of this Pipeline are fitted on the private records, and what "
+                "they learn is not covered by epsilon and delta. Fit them on public rows first"
+            )
+        frame = frame.f_back
+    for text in said.values():
+        warnings.warn(text, PrivoteWarning, stacklevel=3)
 
 
 def count_rows(X: Any) -> int:
@@ -152,8 +180,8 @@ def label_probabilities(model: Any, X: Any, labels: int) -> Floats:
         chance = chance[:, 1:]
     if chance.ndim != 2 or chance.shape[1] != labels:
         raise InputError(
-            f"{type(model).__name__} must give one probability a label, (rows, {labels}), "
-            f"got shape {chance.shape}"
+            f"{type(model).__name__} must return one probability per label, shape (rows, "
+            f"{labels}), got {chance.shape}"
         )
     return chance
 
@@ -246,13 +274,13 @@ def _cells(
     if array.ndim != 2 or array.shape[0] != rows or array.shape[1] < 1:
         raise InputError(name, f"must have the shape ({rows}, labels), got {np.shape(y)}")
     if array.dtype.kind not in "biuf":
-        raise InputError(name, f"must hold {allowed}, got an array of {array.dtype}")
+        raise InputError(name, f"must contain {allowed}, got an array of {array.dtype}")
     bad = np.argwhere(~good(array))
     if len(bad):
         row, label = (int(i) for i in bad[0])
         raise InputError(
             name,
-            f"must hold {allowed}, not what is at row {row}, label {label}",
+            f"must contain {allowed}, and row {row}, label {label} does not",
             sealed=f"it is {array[row, label]}",
         )
     return array

@@ -61,7 +61,7 @@ class TableEncoder:
         """Decide by public rows what each column is and how it becomes numbers."""
         rows = columns_of(public, "public rows")
         if len(rows) < 2:
-            raise InputError(f"{rows.name} must have two public rows or more, got {len(rows)}")
+            raise InputError(f"{rows.name} must have at least two public rows, got {len(rows)}")
         made: list[Column] = []
         left: dict[str, str] = {}
         for name, column in rows.columns.items():
@@ -71,7 +71,7 @@ class TableEncoder:
             else:
                 made.append(found)
         if not made:
-            raise InputError(f"{rows.name} must have a column to learn from; {_listed(left)}")
+            raise InputError(f"{rows.name} must have a usable feature column; {_listed(left)}")
         self._columns, self._left = made, left
         self._describe()
         return self
@@ -109,15 +109,15 @@ class TableEncoder:
         """Return the encoder that :meth:`to_plain` described. Runs nothing, believes nothing."""
         try:
             if plain["form"] != _FORM:
-                raise ValueError(f"its form is {plain['form']!r:.20}, and {_FORM} is known")
+                raise ValueError(f"its format is {plain['form']!r:.20}; only {_FORM} is supported")
             made = cls()
             made._columns = [_column_of(facts) for facts in plain["columns"]]
             names = [column.name for column in made._columns]
             if not names or len(set(names)) < len(names):
-                raise ValueError("its columns must be different, and one at least")
+                raise ValueError("it must have at least one column, and all different")
             made._left = {str(name): str(why) for name, why in plain["left_out"].items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"this is no saved table encoder: {error}") from None
+            raise InputError(f"this is not a saved table encoder: {error}") from None
         made._describe()
         return made
 
@@ -132,7 +132,8 @@ class TableEncoder:
                 "column": column.name,
                 "kind": column.kind,
                 "features": len(column.heads()) + column.gaps,
-                "what": column.words() + ("; one more feature marks a gap" if column.gaps else ""),
+                "what": column.words()
+                + ("; one more feature marks missing values" if column.gaps else ""),
             }
             for column in self._columns
         ] + [
@@ -275,14 +276,18 @@ class _Date(_Number):
         return np.column_stack([self._standard(days), season.astype(np.float32)])
 
     def heads(self) -> list[str]:
-        return [self.name, f"{self.name}: sine of the year", f"{self.name}: cosine of the year"]
+        return [
+            self.name,
+            f"{self.name}: sine of the day of the year",
+            f"{self.name}: cosine of the day of the year",
+        ]
 
     def words(self) -> str:
         first, last = (
             date.fromordinal(int(day) + date(1970, 1, 1).toordinal())
             for day in (self.low, self.high)
         )
-        return f"days, clipped to {first} to {last}, and the time of the year"
+        return f"days, clipped to {first} to {last}, and the day of the year"
 
     def check(self) -> None:
         super().check()
@@ -335,7 +340,7 @@ class _Words(Column):
         return [*(f"{self.name}: {word}" for word in self.known), f"{self.name}: other"]
 
     def words(self) -> str:
-        return f"{len(self.known)} words of the public rows, any other is 'other'"
+        return f"{len(self.known)} words of the public rows; any other word is 'other'"
 
     def check(self) -> None:
         super().check()
@@ -405,8 +410,8 @@ def _kind_of(name: str, cells: list[Any]) -> Column | str:
     if forms:
         if len(forms) > 1 and forms[0] == "%d/%m/%Y":
             warnings.warn(
-                f"column {name!r:.60}: day and month cannot be told apart, and the day is taken to "
-                "come first; write dates as 2024-01-31",
+                f"column {name!r:.60}: day and month are ambiguous; the day is assumed to come "
+                "first. Write dates as 2024-01-31",
                 PrivoteWarning,
                 stacklevel=4,
             )
@@ -419,7 +424,7 @@ def _of_words(name: str, gaps: bool, held: list[str]) -> Column | str:
     if sum(len(text.split()) for text in held) >= _LONG * len(held) and len(counts) > len(held) / 4:
         return _text_of(name, gaps, [_terms(text) for text in held])
     if len(held) >= _MANY and len(counts) == len(held):
-        return "no word comes twice in the public rows: it may name records or persons"
+        return "no word occurs twice in the public rows: the column may name records or persons"
     common = sorted(counts, key=lambda word: (-counts[word], word))[:_CATEGORIES]
     return _Words(name=name, gaps=gaps, known=sorted(common))
 

@@ -48,7 +48,7 @@ def on_workers(
     if backend not in (None, *BACKENDS):
         raise InputError("backend", f"must be one of {', '.join(BACKENDS)}", backend)
     if address is not None and backend not in ("dask", "ray"):
-        raise InputError("address", "is of a cluster: it goes with `backend=dask` or `backend=ray`")
+        raise InputError("address", "needs `backend=dask` or `backend=ray`")
     if count is None and backend is None:
         yield
         return
@@ -120,8 +120,8 @@ def _reached(what: str, address: str | None) -> Iterator[None]:
     except Exception as error:  # each library has its own tree
         why = " ".join(str(error).split())[:200] or type(error).__name__
         if address is None:
-            raise InputError(f"{what} cannot be started here: {why}") from None
-        raise InputError("address", f"leads to no scheduler of {what}: {why}", address) from None
+            raise InputError(f"{what} cannot be started on this machine: {why}") from None
+        raise InputError("address", f"has no scheduler of {what}: {why}", address) from None
 
 
 def each(
@@ -175,7 +175,7 @@ def _losses() -> Iterator[None]:
     except Exception as error:
         if any(kind.__name__ in _LOSSES for kind in type(error).__mro__):
             said = shown(" ".join(str(error).split()))
-            raise WorkerLostError(f"a worker died in the middle of its work: {said}") from error
+            raise WorkerLostError(f"a worker died: {said}") from error
         raise
 
 

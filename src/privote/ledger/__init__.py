@@ -79,15 +79,24 @@ _ARCHIVE = 1  # format of a backup
 _MANIFEST, _ENTRIES, _KEY, _ANCHOR = "manifest.json", "ledger.db", "ledger.db.key", "ledger.db.head"
 _FEW = 1 << 16  # bytes of every member but the entries
 _SECRET = (
-    "holds the ledger's key and what is sealed: whoever has this file can read and forge the ledger"
+    "contains the ledger's key and its sealed entries: anyone who has this file can read and "
+    "forge the ledger"
 )
 
 
 class Ledger:
-    """A record of charges that survives crashes and shows tampering.
+    """An append-only record of charges that survives crashes and reveals tampering.
 
-    Open one with :meth:`open` (a file), or :meth:`in_memory` for a single run. Threads may share
-    one: they take turns. A process that was forked may not.
+    Open a file with :meth:`open`, or use :meth:`in_memory` for a single run. Threads may share a
+    ledger; a forked process must open its own.
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> ledger = pv.Ledger.in_memory()
+    >>> ledger.set_budget(pv.Budget(epsilon=8.0, delta=1e-5), dataset="ward 3")
+    >>> [(row["dataset"], row["left"]) for row in ledger.standing()]
+    [('ward 3', 8.0)]
     """
 
     def __init__(
@@ -172,7 +181,7 @@ class Ledger:
             if self._readonly:
                 raise LedgerError("the ledger was opened for reading only")
             if self._added is not None:
-                raise LedgerError("the ledger is being written already, by this same thread")
+                raise LedgerError("the ledger is already being written by this thread")
             added: list[Row] = []
             try:
                 try:  # an interrupt between two lines of `try` is caught by neither
@@ -211,8 +220,8 @@ class Ledger:
         """
         if os.getpid() != self._process:  # before the lock: another thread's may be copied, held
             raise LedgerError(
-                "the ledger was opened by another process, which then forked: open it again in "
-                "this one. A ledger without a file belongs to the process that made it"
+                "the ledger was opened before this process was forked: open it again here. A "
+                "ledger without a file belongs to the process that made it"
             )
         return self._lock
 
@@ -229,21 +238,20 @@ class Ledger:
         except LedgerError as error:
             raise CommittedError(
                 f"the connection broke ({lost}) while entry {before[0] + 1} was being committed, "
-                f"and afterwards: {error}. Nothing is released; whether it is charged, that entry "
-                "of the ledger will tell"
+                f"and afterwards: {error}. Nothing is released. If that entry is in the ledger, "
+                "it is charged"
             ) from None
         if there != added:
             raise LedgerError(
                 f"the connection broke ({lost}) before the entry was committed: nothing is "
-                "charged, and nothing is released"
+                "charged or released"
             )
 
     def _check_kept(self, before: Head, added: list[Row], after: Head) -> None:
         """Raise unless the rows just added, and no others, are where they belong."""
         if self._store.rows(before[0], after[0]) != added:
             raise LedgerError(
-                f"the database did not keep entry {before[0] + 1} as it was written: nothing is "
-                "released; run verify"
+                f"the database changed entry {before[0] + 1}: nothing is released; run verify"
             )
 
     def _anchor_commit(self, before: Head, added: list[Row], after: Head) -> None:
@@ -282,7 +290,7 @@ class Ledger:
             number, digest = totals.head
             expected = self._chain.digest(digest, row.number, row.at, row.body)
             if row.number != number + 1 or row.digest != expected:
-                raise LedgerError(f"entry {row.number} does not fit the chain: run verify")
+                raise LedgerError(f"entry {row.number} does not match the chain: run verify")
             totals.add(row, self._chain)
         return totals
 
@@ -342,19 +350,22 @@ class Ledger:
         if kind is not None and conditional is not None and kind != conditional:
             raise BudgetError(
                 f"data set {scope[0]!r} is for {'data-dependent' if kind else 'unconditional'} "
-                "releases only: the two kinds of guarantee do not add up on the same votes"
+                "releases only: the two kinds of guarantee cannot be combined on the same votes"
             )
         if known is not None:
             if budget.differs(known):
                 raise BudgetError(
-                    f"the budget of {_name(scope)} is {known} and stays; asked for {budget}"
+                    f"the budget of {_name(scope)} is {known} and cannot be changed; you asked "
+                    f"for {budget}"
                 )
             return known
         if scope in totals.charged:
             # Whoever sets it now has seen what was released: its order would follow the history.
             raise BudgetError(f"a budget of {_name(scope)} must be set before its first charge")
         if totals.known(scope) != scope:  # somebody made it since this name was looked up
-            raise BudgetError(f"{_name(totals.known(scope))} is there by now: do the same again")
+            raise BudgetError(
+                f"{_name(totals.known(scope))} was created meanwhile: repeat the call"
+            )
         settled = budget.settled("exclusive" if self._anchor is None else "shared", orders, own)
         body: dict[str, Any] = {"kind": "budget", "dataset": scope[0], "consumer": scope[1]}
         body |= {"epsilon": settled.epsilon, "delta": settled.delta}
@@ -563,8 +574,8 @@ class Location:
             if beside is None:
                 raise InputError(
                     "beside",
-                    "must name a local file for a ledger in PostgreSQL: its key and its anchor "
-                    "lie there, as NAME.key and NAME.head",
+                    "must name a local file for a ledger in PostgreSQL: its key and anchor are "
+                    "kept there, as NAME.key and NAME.head",
                 )
             return cls(_shown(text), Path(_text("beside", beside)).absolute(), text)
         scheme = _SCHEME.match(text)
@@ -576,7 +587,7 @@ class Location:
             )
         if beside is not None:
             raise InputError(
-                "beside", "goes with a ledger in PostgreSQL: key and anchor of a file lie beside it"
+                "beside", "needs a ledger in PostgreSQL: key and anchor of a file are beside it"
             )
         if _FLEETING.match(text):
             raise InputError(
@@ -664,7 +675,7 @@ class Location:
             # entries' file must have been absent.
             if not (named and new and create):
                 left = self.file if named else self.key
-                raise self._erased("it is empty, and its anchor is gone", left)
+                raise self._erased("it is empty, and its anchor is missing", left)
             anchor.write(head)
         check_placed(store, anchor, head)
         if head in anchor.read():  # what others added is anchored once the chain was checked
@@ -674,15 +685,15 @@ class Location:
     def _no_key(self) -> LedgerError:
         return LedgerError(
             f"the ledger's key {self.key.name!r} is missing: restore it, or set {KEY_VARIABLE}"
-            + ("" if self.address is None else "; give as beside the place where it lies")
+            + ("" if self.address is None else "; give the place of the key as beside")
         )
 
     def _erased(self, found: str, *left: Path) -> LedgerError:
         names = " and ".join(repr(file.name) for file in left)
         return LedgerError(
-            f"ledger {self.shown!r} was erased: {found}. What was spent is in it, so restore it "
-            f"from a backup; only if nothing was ever released with it, remove {names} and begin "
-            "anew"
+            f"ledger {self.shown!r} was erased: {found}. It records what was spent, so restore it "
+            f"from a backup. Only if nothing was ever released with it, remove {names} and start "
+            "again"
         )
 
 
@@ -723,7 +734,7 @@ def _write_archive(path: Path, rows: Sequence[Row], chain: Chain) -> bool:
         head, entries = copy.head(), copy.packed()
     at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     manifest = {**written(_ARCHIVE), "at": at, "entries": head[0], "head": head[1]}
-    manifest["note"] = _SECRET if own_key else f"the key is not inside: {KEY_VARIABLE} has it"
+    manifest["note"] = _SECRET if own_key else f"the key is not included: it is in {KEY_VARIABLE}"
     members = {
         _MANIFEST: json.dumps(manifest, indent=2).encode(),
         _ENTRIES: entries,
@@ -749,7 +760,7 @@ def _check_whole(store: SQLiteStore, chain: Chain) -> None:
     """Raise unless the entries are whole and under this key."""
     problems = store.problems() or verify(store, chain, None).problems
     if problems:
-        raise LedgerError(f"its entries are broken, or of another key: {'; '.join(problems)}")
+        raise LedgerError(f"its entries are broken or belong to another key: {'; '.join(problems)}")
 
 
 @dataclass(frozen=True)
@@ -776,16 +787,16 @@ class Archive:
         if own_key:
             inside = Chain.parse(members[_KEY], _KEY)
             if chain is not None and chain.text != inside.text:
-                raise LedgerError(f"{KEY_VARIABLE} is another key than the archive's")
+                raise LedgerError(f"{KEY_VARIABLE} differs from the archive's key")
             chain = inside
             if os.name == "posix" and file.stat().st_mode & 0o077:
                 warnings.warn(
-                    f"{file.name!r} {_SECRET}, and others can: chmod 600 it",
+                    f"{file.name!r} {_SECRET}, and other users can read it: run chmod 600 on it",
                     PrivoteWarning,
                     stacklevel=1,
                 )
         if chain is None:
-            raise LedgerError(f"the archive holds no key: set {KEY_VARIABLE}")
+            raise LedgerError(f"the archive contains no key: set {KEY_VARIABLE}")
         with closing(SQLiteStore.unpacked(members[_ENTRIES])) as copy:
             _check_whole(copy, chain)
             rows, head = copy.rows(), copy.head()
@@ -804,7 +815,9 @@ class Archive:
         with closing(place.store()) as store:
             with store.transaction():
                 if store.head() != (0, START):
-                    raise LedgerError(f"{place.shown!r} holds entries: nothing is replaced")
+                    raise LedgerError(
+                        f"{place.shown!r} already has entries, which are never overwritten"
+                    )
                 self._put_beside(place, rows)
                 for row in rows:
                     store.append(row)
@@ -821,25 +834,25 @@ class Archive:
     def _check_place(self, place: Location) -> None:
         """Refuse a place where anything would be replaced, or that knows of later charges."""
         if place.key.exists() and Chain.read(place.key).text != self.chain.text:
-            raise LedgerError(f"{place.key.name!r} is the key of another ledger: move it away")
+            raise LedgerError(f"{place.key.name!r} is the key of another ledger: move it elsewhere")
         anchor = Anchor(place.head, self.chain)
         known = anchor.read()[: 1 if anchor.restoring else 2]  # killed, it had announced its own
         heads = [(0, START), *((row.number, row.digest) for row in self.rows)]
         if known and max(known)[0] > heads[-1][0]:
             raise LedgerError(
-                f"the anchor {place.head.name!r} knows of entry {max(known)[0]}, and the archive "
-                f"ends at entry {heads[-1][0]}: charges would be forgotten. Restore a later "
-                "backup; if there is none, consider the budget of every data set used up"
+                f"the anchor {place.head.name!r} records entry {max(known)[0]}, but the archive "
+                f"ends at entry {heads[-1][0]}: charges would be lost. Restore a later backup; if "
+                "there is none, treat the budget of every data set as spent"
             )
         if known and known[0] not in heads:
             raise LedgerError(
-                f"the anchor {place.head.name!r} knows of entry {known[0][0]}, and the archive has "
-                "another in its place: it is of another ledger"
+                f"the anchor {place.head.name!r} records another entry {known[0][0]} than the "
+                "archive: it belongs to another ledger"
             )
         logs = (place.file.with_name(place.file.name + end) for end in ("-wal", "-journal"))
         for log in logs if not place.file.exists() else ():
             if os.path.lexists(log):  # with charges of a ledger that is gone
-                raise LedgerError(f"{str(log)!r} is there, and is not replaced: move it away")
+                raise LedgerError(f"{str(log)!r} exists and is not overwritten: move it elsewhere")
 
 
 def _members(path: Path) -> dict[str, bytes]:
@@ -854,11 +867,11 @@ def _members(path: Path) -> dict[str, bytes]:
             info = file.getinfo(name)
             most = path.stat().st_size if name == _ENTRIES else _FEW
             if info.compress_type != zipfile.ZIP_STORED or info.file_size > most:
-                raise ValueError(f"{name!r} is not stored as it is, or larger than it can be")
+                raise ValueError(f"{name!r} is compressed, or larger than allowed")
             return file.read(info)
 
         check_written(f"backup {path.name!r}", dict(json.loads(content(_MANIFEST))), _ARCHIVE)
         whole = [_ENTRIES, _ANCHOR, _KEY, _MANIFEST]
         if names not in (sorted(whole), sorted({*whole} - {_KEY})):
-            raise ValueError(f"it holds other files than a backup does: {names!r:.100}")
+            raise ValueError(f"it contains unexpected files: {names!r:.100}")
         return {name: content(name) for name in names}

@@ -62,7 +62,7 @@ class Chain:
         if os.name == "posix" and mode & 0o077:
             warnings.warn(
                 f"the ledger's key {path.name!r} is open to others (mode {mode & 0o777:o}), who "
-                "could edit the ledger unnoticed: chmod 600 it",
+                "could edit the ledger unnoticed; run chmod 600 on it",
                 PrivoteWarning,
                 stacklevel=1,
             )
@@ -129,7 +129,7 @@ def _content(path: Path, what: str) -> tuple[bytes, int] | None:
         with os.fdopen(os.open(path, os.O_RDONLY | _AT_ONCE), "rb") as stream:
             mode = os.fstat(stream.fileno()).st_mode
             if not stat.S_ISREG(mode):
-                raise OSError("it must be a regular file, and is a pipe, a device or a folder")
+                raise OSError("it must be a regular file, not a pipe, a device or a folder")
             return stream.read(_LONGEST), mode
     except FileNotFoundError:
         return None
@@ -154,7 +154,7 @@ class Anchor:
         try:
             record = json.loads(content)
             if not isinstance(record, dict):
-                raise ValueError("it holds no record")
+                raise ValueError("it contains no record")
         except (ValueError, RecursionError) as error:
             raise LedgerError(f"the anchor {name!r} cannot be read: {error}") from None
         # The first anchors had this format, and did not say so.
@@ -169,7 +169,9 @@ class Anchor:
             isinstance(mark, str)
             and hmac.compare_digest(mark.encode(), self._chain.seal(canonical(record)).encode())
         ):
-            raise LedgerError(f"the anchor {name!r} was edited: its mark does not fit")
+            raise LedgerError(
+                f"the anchor {name!r} was edited: its authentication code does not match"
+            )
         return record, [(number, digest) for number, digest in heads]
 
     @property
@@ -208,7 +210,10 @@ class Anchor:
     @staticmethod
     def rolled_back(head: Head, known: list[Head]) -> str:
         """What to say if the entries end elsewhere."""
-        return f"the ledger ends at entry {head[0]}, the anchor says {known[-1][0]}: rolled back"
+        return (
+            f"the ledger ends at entry {head[0]}, but the anchor says {known[-1][0]}: it was "
+            "rolled back"
+        )
 
 
 # -- verification ----------------------------------------------------------------------------------

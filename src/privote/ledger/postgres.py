@@ -142,7 +142,7 @@ class PostgresStore:
             given = psycopg.conninfo.conninfo_to_dict(plain)
         except psycopg.Error:
             # What was given may hold a password, and the error repeats it.
-            raise InputError("ledger", "must be a postgresql:// address that can be read") from None
+            raise InputError("ledger", "must be a valid postgresql:// address") from None
         self._secret = str(given.get("password") or "")
         # As libpq finds them, also in the environment and in the service that it names.
         found = psycopg.pq.Conninfo.get_defaults()
@@ -186,13 +186,13 @@ class PostgresStore:
             fsync, standbys = self._run(_SETTINGS).fetchone()
             if fsync != "on":
                 raise LedgerError(
-                    "the ledger's server runs with fsync off: a power cut would make it forget "
+                    "the ledger's server runs with fsync off, so a power failure could lose "
                     "charges. Set fsync = on"
                 )
             if self._several and not standbys:
                 raise LedgerError(
-                    "the ledger's address names several servers, and the one that answers waits "
-                    "for no standby: after a failover charges would be missing. Set "
+                    "the ledger's address names several servers, and the active one does not "
+                    "wait for a standby: a failover could lose charges. Set "
                     "synchronous_standby_names there, or name one server"
                 )
         except BaseException:
@@ -255,7 +255,7 @@ class PostgresStore:
     def _check_format(self, create: bool) -> int:
         if self._run("SELECT to_regclass('meta')").fetchone()[0] is None:
             if not create:
-                raise LedgerError("the database holds no ledger")
+                raise LedgerError("the database contains no ledger")
             self._run("CREATE TABLE meta (version BIGINT NOT NULL)")
         found = int(self._run("SELECT coalesce(max(version), 0) FROM meta").fetchone()[0])
         if found not in (0, FORMAT.number):
@@ -298,7 +298,9 @@ class PostgresStore:
             self._connection.close()
             raise
         if done != "COMMIT":  # what a transaction that had failed is told
-            raise LedgerError("the ledger cannot be written: the server undid the transaction")
+            raise LedgerError(
+                "the ledger cannot be written: the server rolled back the transaction"
+            )
         if self._warned:  # above all that somebody ended the wait for the standby
             raise LedgerError(
                 f"the charge is written, but the server warns: {self._warned[0]}. Nothing is "
@@ -331,9 +333,8 @@ class PostgresStore:
     def rows(self, after: int = 0, upto: int | None = None) -> list[Row]:
         """Return the rows after a number, up to another, in order, sealed parts included."""
         found = self._read(
-            "SELECT e.number, e.at, e.body, e.digest, s.body FROM entries e "
-            "LEFT JOIN sealed s USING (number) WHERE e.number > %s AND e.number <= %s "
-            "ORDER BY e.number",
+            "SELECT e.number, e.at, e.body, e.digest, s.body FROM entries e LEFT JOIN sealed s "
+            "USING (number) WHERE e.number > %s AND e.number <= %s ORDER BY e.number",
             *(after, 2**63 - 1 if upto is None else upto),
         )
         return [row_of(values) for values in found]

@@ -285,18 +285,18 @@ class SQLiteFile:
             names, same = now.st_nlink, os.path.samestat(self._opened, now)
         if not stat.S_ISREG(self._opened.st_mode):
             raise LedgerError(
-                f"{self._form.name} {str(self._path)!r} must be a regular file, and is a pipe, a "
+                f"{self._form.name} {str(self._path)!r} must be a regular file, not a pipe, a "
                 "device or a folder"
             )
         if names > 1:
             raise LedgerError(
-                f"{self._form.name} {str(self._path)!r} has {names} names (hard links), and what "
-                "is written under one is missing under the other: remove the others, or copy it"
+                f"{self._form.name} {str(self._path)!r} has {names} hard links, so entries could "
+                "be missing under one of the names: remove the other links, or copy the file"
             )
         if not same:
             raise LedgerError(
                 f"{self._form.name} {str(self._path)!r} was moved or replaced while it was open: "
-                "nothing is written to it; open it again"
+                "nothing was written; open it again"
             )
 
     def run(self, statement: str, *values: Any) -> list[Any]:
@@ -327,8 +327,8 @@ FORMAT = Format(
     },
     writer="SELECT json_extract(body, '$.version') FROM entries "
     "WHERE json_extract(body, '$.version') IS NOT NULL ORDER BY number DESC",
-    earlier="its budgets did not fix the Rényi order that charges are counted at: keep it as a "
-    "record, and begin a new one with budgets that leave out what the old one has spent",
+    earlier="its budgets do not fix the Rényi order at which charges are counted: keep it as a "
+    "record, and start a new one whose budgets exclude what the old one has spent",
 )
 
 
@@ -368,9 +368,8 @@ class SQLiteStore(SQLiteFile):
     def rows(self, after: int = 0, upto: int | None = None) -> list[Row]:
         """Return the rows after a number, up to another, in order, sealed parts included."""
         found = self.run(
-            "SELECT e.number, e.at, e.body, e.digest, s.body FROM entries e "
-            "LEFT JOIN sealed s USING (number) WHERE e.number > ? AND e.number <= ? "
-            "ORDER BY e.number",
+            "SELECT e.number, e.at, e.body, e.digest, s.body FROM entries e LEFT JOIN sealed s "
+            "USING (number) WHERE e.number > ? AND e.number <= ? ORDER BY e.number",
             *(after, 2**63 - 1 if upto is None else upto),
         )
         return [row_of(values) for values in found]

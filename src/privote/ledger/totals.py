@@ -32,20 +32,27 @@ _LONGEST = 1000  # characters of a name, which stands in every entry
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What a data set may cost: all consumers together, or one of them.
+    """The privacy budget of a data set: for all its consumers together, or for one of them.
 
     Parameters
     ----------
     epsilon, delta
-        The promise.
+        The guarantee.
     rule
-        How charges add up (:mod:`privote.accounting.filters`), fixed with the budget for good.
-        ``"shared"``: any mechanism, also one chosen from released labels; counted at one Rényi
-        order. ``"exclusive"``: multiples of the first charge only, counted at the best order.
-        ``None``: shared in a ledger that lasts, exclusive in one of a single run.
+        How charges compose (:mod:`privote.accounting.filters`); fixed with the budget.
+        ``"shared"``: any mechanisms, also chosen from released labels; counted at one Rényi order.
+        ``"exclusive"``: only multiples of the first charge, counted at the best order. ``None``:
+        shared in a ledger file, exclusive without one.
     orders
-        For a shared budget: the order to count at, or several, each with its part of delta. By
-        default the one at which a full budget of Gaussian-like charges settles.
+        For a shared budget: the Rényi order to count at, or several, each with its part of delta.
+        Default: the best order for a full budget of Gaussian-like charges.
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> budget = pv.Budget(epsilon=8.0, delta=1e-5)
+    >>> budget.epsilon, budget.delta
+    (8.0, 1e-05)
     """
 
     epsilon: float
@@ -60,7 +67,9 @@ class Budget:
             raise InputError("rule", f"must be one of {', '.join(RULES)}", self.rule)
         if self.orders is not None:
             if self.rule == "exclusive":
-                raise InputError("orders go with a shared budget: an exclusive one uses them all")
+                raise InputError(
+                    "orders are for a shared budget only: an exclusive one uses all orders"
+                )
             given = self.orders if isinstance(self.orders, tuple) else (self.orders,)
             pinned = tuple(sorted(set(check_orders(given).tolist())))
             object.__setattr__(self, "orders", pinned)
@@ -74,15 +83,15 @@ class Budget:
         """
         if people > 1 / self.delta:
             said = (
-                f"a delta of {rounded_up(self.delta)} lets each person's part be revealed outright "
-                "with that chance; it should be well below one over their number"
+                f"delta {rounded_up(self.delta)} is large: each person's data may be revealed "
+                "with that probability. Choose delta well below 1 / (number of persons)"
             )
             warnings.warn(said, PrivoteWarning, stacklevel=1)
         if self.epsilon > _LARGE:
             text = rounded_up(self.epsilon)
             said = (
-                f"an epsilon of {text} promises next to nothing: what is released may be e^{text} "
-                "times as likely with one person's part as with another in its place"
+                f"epsilon {text} protects almost nobody: one person's data may change the "
+                f"probability of the outcome by a factor of e^{text}"
             )
             warnings.warn(said, PrivoteWarning, stacklevel=1)
 
@@ -140,13 +149,15 @@ class Budget:
 def check_name(argument: str, value: Any) -> str:
     """Return a name that an entry can carry, and that can be written anywhere."""
     if not isinstance(value, str) or not folded(value):
-        raise InputError(argument, "must be a name (a text that is not empty)", value)
+        raise InputError(argument, "must be a non-empty text", value)
     if len(value) > _LONGEST:
         raise InputError(argument, f"must have at most {_LONGEST} characters, got {len(value)}")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InputError(argument, f"must be text that UTF-8 can hold, got {value!a:.60}") from None
+        raise InputError(
+            argument, f"must be text that can be encoded as UTF-8, got {value!a:.60}"
+        ) from None
     return value
 
 
@@ -170,8 +181,7 @@ def known_as(argument: str, value: str, known: Iterable[str]) -> str:
     if len(same) > 1:
         raise InputError(
             argument,
-            f"must be one of the names that the ledger has, exactly as there: "
-            f"{', '.join(map(ascii, same))}",
+            f"must match one of the ledger's names exactly: {', '.join(map(ascii, same))}",
             value,
         )
     return same[0] if same else value
@@ -265,7 +275,7 @@ class Totals:
         """Return how many costs ``each``, up to ``most``, still fit every budget of a scope."""
         known = self.orders.get(scope[0])
         if known is not None and not np.array_equal(known, orders):
-            raise InputError("orders", "must be those of the data set's earlier charges")
+            raise InputError("orders", "must equal those of the data set's earlier charges")
         if scope[0] in self.spent_whole:
             return 0
         for limited in {(scope[0], None), scope} & self.budgets.keys():
@@ -386,6 +396,6 @@ def unpacked(text: str) -> Counts:
 def unsealed(row: Row, body: dict[str, Any], chain: Chain) -> dict[str, Any]:
     """Return the sealed part of an entry, if it is the one that was sealed with it."""
     if row.sealed is None or chain.seal(row.sealed) != body["seal"]:
-        raise LedgerError(f"the sealed part of entry {row.number} does not fit: run verify")
+        raise LedgerError(f"the sealed part of entry {row.number} does not match: run verify")
     hidden: dict[str, Any] = json.loads(row.sealed)
     return hidden

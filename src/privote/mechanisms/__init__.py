@@ -14,7 +14,8 @@ from .powerset import PowersetVoting
 from .tally import TallyVoting
 from .tau import TauVoting
 
-#: Names on the command line, in files and in statements.
+#: Mechanisms by their names on the command line, in files and in statements:
+#: ``pv.MECHANISMS["binary"](sigma=7.0)``.
 MECHANISMS: dict[str, type[Mechanism]] = {
     kind.name: kind
     for kind in (BinaryVoting, TauVoting, PowersetVoting, PluralityVoting, TallyVoting)

@@ -21,7 +21,7 @@ from ..votes.cube import MOST, Ballots, BallotSource, Block
 if TYPE_CHECKING:
     from .cells import Ladder
 
-#: A released label the gate held back.
+#: A released label that the gate withheld: ``labels[labels == pv.ABSTAIN]``.
 ABSTAIN = -1
 
 Labels = npt.NDArray[np.int8]
@@ -35,17 +35,23 @@ _DRAWS = 200  # of a mechanism that does not say its probabilities: a mean is ri
 class Gate:
     """The confidence gate: answer with probability Phi((top - threshold) / sigma), else ABSTAIN.
 
-    PATE 2018's Confident-GNMax: answer only where the voters agree enough.
-    ``top`` is the larger of yes and no for a label (Binary, Tau), the count of the leading class
-    for a query (Powerset, Plurality). One N(0, sigma^2) on that count; drawn independently of the
-    vote, priced jointly with it.
+    PATE 2018's Confident-GNMax: answer only where voters agree enough. ``top`` is the larger of yes
+    and no for a label (Binary, Tau), or the count of the leading class for a query (Powerset,
+    Plurality). The noise on it is N(0, sigma^2), drawn independently of the vote and priced jointly
+    with it.
 
     Parameters
     ----------
     threshold
         Answer only where about this many voters agree.
     sigma
-        The standard deviation of the noise on that number, in votes.
+        Standard deviation of the noise on the number that agree, in votes.
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> print(pv.BinaryVoting(sigma=7.0, gate=pv.Gate(threshold=40, sigma=10)))
+    binary (sigma=7, gate threshold=40 sigma=10)
     """
 
     threshold: float
@@ -95,10 +101,16 @@ class Counted:
 class Mechanism(ABC):
     """A map from a tally to the exact distribution over outcomes.
 
-    A mechanism says how to tally a block of ballots (:meth:`tally`), how to draw from the tally's
-    distribution (:meth:`draw`), and what the draw costs (:meth:`cost`). All three read the same
-    log-probabilities, so what is promised is what is drawn. Adjacency is replace-one-ballot: one
-    voter's ballot changes, on every query; all costs are two-sided.
+    A mechanism defines how to tally a block of ballots (:meth:`tally`), how to draw from its
+    distribution (:meth:`draw`) and what the draw costs (:meth:`cost`). All three use the same
+    log-probabilities, so what is priced is what is drawn. Neighbouring votes differ in one voter's
+    ballots, on any or all queries (replace one voter); all costs hold in both directions.
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> isinstance(pv.BinaryVoting(sigma=7.0), pv.Mechanism)
+    True
     """
 
     #: On the command line, in files, statements and ledgers: by default "module:Class".
@@ -122,7 +134,7 @@ class Mechanism(ABC):
         elif cls.__module__.startswith(f"{__package__}."):
             _OURS.add(cls.name)
         elif cls.name in _OURS:
-            raise TypeError(f"name {cls.name!r} is taken by a mechanism of privote's own")
+            raise TypeError(f"name {cls.name!r} is already the name of a privote mechanism")
 
     def __post_init__(self) -> None:
         if self.gate is not None and not isinstance(self.gate, Gate):
@@ -217,14 +229,14 @@ class Mechanism(ABC):
         """
         make: Any = cls
         if "sigma" not in cls.settings():
-            raise UnavailableError(f"{cls.name} has no sigma, and no variants of its own")
+            raise UnavailableError(f"{cls.name} has no sigma, so it must define variants")
         return (make(sigma=sigma),)
 
     def with_noise(self, sigma: float) -> Mechanism:
         """Return the same mechanism with another amount of noise."""
         other: Any = self
         if "sigma" not in self.settings():
-            raise UnavailableError(f"{self.name} has no sigma, and no with_noise of its own")
+            raise UnavailableError(f"{self.name} has no sigma, so it must define with_noise")
         return replace(other, sigma=sigma)  # type: ignore[no-any-return]
 
     def noise_free(self, block: Block) -> Bools:
@@ -254,9 +266,7 @@ class Mechanism(ABC):
 
     def joint_probabilities(self, votes: Any) -> Floats:
         """Return the probability of each of :meth:`every_outcome`: (queries, outcomes)."""
-        raise UnavailableError(
-            f"{self.name} does not say its joint_probabilities, which an exact audit needs"
-        )
+        raise UnavailableError(f"{self.name} must define joint_probabilities for an exact audit")
 
     def joint_log_probs(self, votes: Any) -> Floats:
         """Return the logarithms of :meth:`joint_probabilities`: (queries, outcomes)."""
@@ -269,7 +279,7 @@ class Mechanism(ABC):
         """Return how a coalition counts ballots on so many labels; most mechanisms cannot be."""
         raise UnavailableError(
             "mechanism",
-            "must be binary or tau voting in a coalition, or decide each label on its own margin",
+            "must be binary or tau in a coalition, or decide each label by its own margin",
             self,
         )
 

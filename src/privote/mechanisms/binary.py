@@ -21,7 +21,7 @@ _SCAN_VOTERS = 2000  # up to here a worst case scans every margin; beyond, it se
 
 @dataclass(frozen=True, kw_only=True)
 class BinaryVoting(VoteMechanism):
-    """Release each label by a noisy majority of its own.
+    """Release each label by its own noisy majority.
 
     Parameters
     ----------
@@ -31,13 +31,21 @@ class BinaryVoting(VoteMechanism):
     link
         Instead of sigma: :class:`privote.OptimalLink`.
     quota
-        The bar, as a share of the registered voters; one half by default. With a bar a missing vote
-        is not a yes; without one it counts for neither side.
+        A label is 1 if more than this share of the registered voters want it; default: one half.
+        With a quota, a missing vote counts as no; without one, it counts for neither side.
     false_alarm
-        Instead of ``quota``: the bar at which a label without a single yes is released as 1 with
+        Instead of ``quota``: set the bar so that a label without a single yes is released as 1 with
         this probability.
     gate
-        A :class:`privote.Gate` on each label; only with the bar at one half.
+        A :class:`privote.Gate` on each label; only without ``quota`` and ``false_alarm``.
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> mechanism = pv.BinaryVoting(sigma=7.0)
+    >>> curve = mechanism.worst_case_rdp(50, 20, pv.DEFAULT_ORDERS)  # of one query
+    >>> round(float(pv.epsilon(curve, pv.DEFAULT_ORDERS, 1e-5)), 1)
+    3.3
     """
 
     name: ClassVar[str] = "binary"
@@ -61,13 +69,13 @@ class BinaryVoting(VoteMechanism):
                 object.__setattr__(self, name, getattr(link, name))
             if self.gate is not None and link.has_bar and self.quota != 0.5:
                 raise UnavailableError(
-                    "a gate asks how many agree with the majority, so it goes with the bar at "
-                    f"one half only; got `quota={self.quota}`, `false_alarm={self.false_alarm}`"
+                    "a gate counts agreement with the majority, so it needs the bar at one half; "
+                    f"got `quota={self.quota}`, `false_alarm={self.false_alarm}`"
                 )
         elif self.quota is not None or self.false_alarm is not None:
             raise UnavailableError(
-                "an optimal link is symmetric about one half: it takes no quota and no "
-                "`false_alarm`"
+                "an optimal link is symmetric about one half: it cannot be combined with a quota "
+                "or `false_alarm`"
             )
 
     @classmethod

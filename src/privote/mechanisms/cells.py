@@ -63,15 +63,17 @@ class CellMechanism(Mechanism):
         super().__init_subclass__(**more)
         own = vars(cls)
         if "log_probs" in own:
-            raise TypeError(f"{cls.__name__} must say vote_log_probs: log_probs follows from it")
+            raise TypeError(
+                f"{cls.__name__} must define vote_log_probs, from which log_probs follows"
+            )
         if "vote_log_probs" not in own or {"worst_case_rdp", "_worst_vote"} & own.keys():
             return
         if cls.worst_case_rdp is not VoteMechanism.worst_case_rdp or (
             getattr(cls, "_worst_vote", None) is not VoteMechanism._worst_vote
         ):
             raise TypeError(
-                f"{cls.__name__} says other probabilities than its parent, whose worst case is of "
-                "its own: extend privote.VoteMechanism, or say worst_case_rdp too"
+                f"{cls.__name__} changes the probabilities of its parent, which has its own worst "
+                "case: extend privote.VoteMechanism, or define worst_case_rdp too"
             )
 
     @abstractmethod
@@ -165,10 +167,16 @@ class CellMechanism(Mechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class VoteMechanism(CellMechanism):
-    """A mechanism that counts single votes: each label on how many said yes to it.
+    """A mechanism that decides each label by its number of yes votes.
 
-    :meth:`vote_log_probs` is all that a mechanism of this kind has to say. What a change of one
-    vote costs is read off it at every margin, so every price and every guarantee follows.
+    :meth:`vote_log_probs` is all that such a mechanism must define. The cost of changing one vote
+    is computed from it at every margin, so every price and every guarantee follows.
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> isinstance(pv.BinaryVoting(sigma=7.0), pv.VoteMechanism)
+    True
     """
 
     surprise_unit: ClassVar[str] = "vote"
@@ -388,8 +396,8 @@ def worst_of_all(
     last = voters if end is None else end
     if last > _MOST_SCANNED:
         raise UnavailableError(
-            f"the worst case of {mech} is looked for at every count, and {voters} voters are more "
-            f"than {_MOST_SCANNED}: a mechanism for so many says worst_case_rdp itself"
+            f"the worst case of {mech} is searched over all counts, for at most {_MOST_SCANNED} "
+            f"voters, got {voters}: for more, the mechanism must define worst_case_rdp"
         )
     step, shifts = (1, (2, 1)) if missing else (2, (2,))
     # Upwards is enough: both directions are priced, and every move down is one up from below.

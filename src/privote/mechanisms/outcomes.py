@@ -87,6 +87,10 @@ class PollOutcome(ABC):
     def winners(self, counts: npt.NDArray[Any], voters: int, order: Whole | None = None) -> Bools:
         """Return which options win: (options,)."""
 
+    def surely(self, option: int, ahead: list[int]) -> bool:
+        """Return whether an option wins although some or all of ``ahead`` may have more."""
+        return False
+
     @abstractmethod
     def check(self, size: PollSize) -> None:
         """Refuse what does not go with a poll of this size."""
@@ -111,7 +115,9 @@ class Quota(PollOutcome):
         """Refuse points: a share of the voters is about approvals."""
         if size.each > 1:
             raise UnavailableError(
-                "quota", "goes with approvals, and this poll has points: with `each=1` any are one"
+                "quota",
+                "needs approvals, and this poll has points: give `each=1` to count any "
+                "points as an approval",
             )
 
     def bar(self, voters: int) -> Fraction:
@@ -135,6 +141,10 @@ class Seats(PollOutcome):
 
     number: int
 
+    def surely(self, option: int, ahead: list[int]) -> bool:
+        """Return whether a seat is left after all of them."""
+        return len(ahead) < self.number
+
     def check(self, size: PollSize) -> None:
         """Refuse a number of seats that leaves nothing to decide."""
         whole("seats", self.number, most=max(size.options - 1, 1))
@@ -157,10 +167,14 @@ class Greedy(PollOutcome):
     costs: tuple[Fraction, ...]
     money: Fraction
 
+    def surely(self, option: int, ahead: list[int]) -> bool:
+        """Return whether the money covers it after all of them."""
+        return self.costs[option] + sum(self.costs[other] for other in ahead) <= self.money
+
     def check(self, size: PollSize) -> None:
         """Refuse costs that are not one for each option."""
         if len(self.costs) != size.options:
-            raise InputError("costs", f"must be {size.options}, one an option", len(self.costs))
+            raise InputError("costs", f"must be {size.options}, one per option", len(self.costs))
 
     def winners(self, counts: npt.NDArray[Any], voters: int, order: Whole | None = None) -> Bools:
         """Return which options are paid for."""
@@ -174,7 +188,8 @@ class Greedy(PollOutcome):
     def describe(self) -> str:
         """Return the rule in words."""
         return (
-            f"from the most approved down, while {float(self.money):,.12g} of money lasts (greedy)"
+            f"in order of approvals, while the money ({float(self.money):,.12g}) lasts (greedy "
+            "rule)"
         )
 
 

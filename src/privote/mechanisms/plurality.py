@@ -20,8 +20,16 @@ Floats = npt.NDArray[np.float64]
 class PluralityVoting(ClassMechanism):
     """Release the one label with the largest noisy count.
 
-    Ballots have at most one positive; a ballot without one is silent and counts for no label. The
-    release has one 1 a row, or ABSTAIN throughout where the gate held the query back.
+    Ballots have at most one positive; a ballot without one counts for no label. The release has one
+    1 per row, or only ABSTAIN where the gate withheld the query.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> votes = np.zeros((3, 50, 4), bool)
+    >>> votes[:, :, 1] = True
+    >>> pv.PluralityVoting(sigma=1.0).release(votes).tolist()
+    [[0, 1, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0]]
     """
 
     name: ClassVar[str] = "plurality"
@@ -60,8 +68,8 @@ class PluralityVoting(ClassMechanism):
     @property
     def _refusal(self) -> tuple[str, ...]:
         return (
-            "plurality takes at most one positive a ballot, and a ballot has more; it is sealed "
-            "which",
+            "plurality takes at most one positive per ballot, and a ballot has more (which one "
+            "is sealed)",
         )
 
     def _may_be_silent(self, block: Block) -> bool:

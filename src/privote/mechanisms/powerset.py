@@ -22,19 +22,27 @@ _MOST_BITS = 1 << 20  # of the number of sets, which is counted exactly
 class PowersetVoting(ClassMechanism):
     """Release the label set with the largest noisy count among all 2^k sets.
 
-    Nothing of size 2^k is ever built, neither to draw nor to price, and k may be thousands.
+    Neither drawing nor pricing needs memory or time of order 2^k; k may be thousands.
 
     Parameters
     ----------
     sigma
         PATE's sigma_GNMax: the count of every set gets its own N(0, sigma^2).
     max_positives
-        Only sets with at most this many labels can win; a ballot with more is refused
-        (:meth:`privote.Ballots.clip` makes them fit).
+        Only sets with at most this many labels can win. A ballot with more is refused; shorten it
+        with :meth:`privote.Ballots.clip`.
     gate
         A :class:`privote.Gate` on each query: the count of the leading set.
 
     A ballot that is missing as a whole votes for no set; a single missing vote is a no.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> votes = np.zeros((1, 50, 3), bool)
+    >>> votes[:, :, :2] = True
+    >>> pv.PowersetVoting(sigma=1.0).release(votes).tolist()
+    [[1, 1, 0]]
     """
 
     name: ClassVar[str] = "powerset"
@@ -66,8 +74,8 @@ class PowersetVoting(ClassMechanism):
     @property
     def _refusal(self) -> tuple[str, ...]:
         rule = (
-            f"is {self.max_positives}, but a ballot has more positives, and it is sealed which; "
-            "raise it or use Ballots.clip"
+            f"is {self.max_positives}, but a ballot has more positives (which one is sealed); "
+            "raise it, or use Ballots.clip"
         )
         return "max_positives", rule
 
@@ -138,8 +146,8 @@ def _sizes(labels: int, max_positives: int | None) -> tuple[int, ...]:
     if bits > _MOST_BITS or (top < labels and top * bits > 64 * _MOST_BITS):
         raise InputError(
             "labels",
-            f"must be fewer for powerset voting: {labels} labels make a number of sets with "
-            f"about {bits} binary digits, and at most {_MOST_BITS} are counted",
+            f"must be fewer for powerset voting: {labels} labels have about 2^{bits} sets, and at "
+            f"most 2^{_MOST_BITS} can be counted",
         )
     if top == labels and labels > 64:
         return (1 << labels,)  # only the sum is needed, and a thousand binomials are slow

@@ -47,8 +47,8 @@ class TallyVoting(Mechanism):
     """Release each label's tally of yes-votes plus noise: an integer on the whole line.
 
     The noise is the rounded Gaussian: Pr[x] = Phi((x+1/2)/sigma) - Phi((x-1/2)/sigma) for an
-    integer x. A missing vote is a no. What the labels are is decided afterwards, from all released
-    tallies together, and costs nothing more.
+    integer x. A missing vote is a no. Labels are decided afterwards from all released tallies
+    together, at no further cost.
 
     Parameters
     ----------
@@ -56,12 +56,18 @@ class TallyVoting(Mechanism):
         Standard deviation of the noise on a tally, in votes, before it is rounded: *not* PATE's
         sigma, which is sqrt(2) times that.
     tau
-        Clip ballots to this l2 norm: a ballot with s ones counts min(1, tau / sqrt(s)) a one,
-        rounded down. A replaced ballot then moves the tallies by sqrt(2) tau at most.
+        Clip ballots to this l2 norm: each of the s ones of a ballot counts min(1, tau / sqrt(s)),
+        rounded down. Replacing a ballot then moves the tallies by at most sqrt(2) tau.
     grid
-        Steps of a whole vote: a released tally is a whole number of them. By default 1, and 1000
-        with ``tau``. :data:`PERCENT` for votes that are probabilities, which are rounded to it
-        first.
+        Steps per vote; a released tally is an integer number of steps. Default: 1, or 1000 with
+        ``tau``. Use :data:`PERCENT` for probabilities, which are rounded to it.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> votes = np.ones((2, 50, 3), bool)
+    >>> pv.TallyVoting(sigma=12.0).release(votes).shape
+    (2, 3)
     """
 
     name: ClassVar[str] = "tally"
@@ -74,7 +80,9 @@ class TallyVoting(Mechanism):
 
     def __post_init__(self) -> None:
         if self.gate is not None:
-            raise UnavailableError("gate", "goes with labels that are decided one by one", self)
+            raise UnavailableError(
+                "gate", "needs a mechanism that decides each label separately", self
+            )
         object.__setattr__(self, "sigma", positive("sigma", self.sigma))
         if self.grid is not None:
             most = PERCENT if self.tau is None else 1 << 20
@@ -143,7 +151,9 @@ class TallyVoting(Mechanism):
         """Refuse ballots in other steps than these: :meth:`ballots` makes them of probabilities."""
         due, given = self.vote_steps, getattr(ballots, "steps", 1)
         if given != due:
-            raise InputError("votes", f"must be in {due} steps a vote, as `grid` says, got {given}")
+            raise InputError(
+                "votes", f"must have {due} steps per vote, as `grid` says, got {given}"
+            )
 
     def tally(self, block: Block) -> Tally:
         """Return the tallies (queries, labels) in steps."""

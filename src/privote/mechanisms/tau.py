@@ -29,26 +29,32 @@ _EXACT_LABELS = 64  # up to here each weight has its own search; beyond, weights
 class TauVoting(CellMechanism):
     """Release each label by a noisy majority of clipped ballots.
 
-    A ballot with s ones counts w_s per one: min(1, tau / sqrt(s)) for ``norm=2``, min(1, tau / s)
-    for ``norm=1``. The rest of the voters count against the label; a missing vote is a no, so that
-    the norm of a ballot stays bounded.
+    Each of the s ones of a ballot counts min(1, tau / sqrt(s)) for ``norm=2``, or min(1, tau / s)
+    for ``norm=1``. All other voters count against the label; a missing vote is a no, so the norm of
+    a ballot stays bounded.
 
-    With a ``grid`` the weights are rounded down to multiples of 1/grid, so that a tally is a whole
-    number of them: what a secure computation on integers counts. Drawn and priced with the rounded
-    weights.
+    With a ``grid``, weights are rounded down to multiples of 1/grid, so that a secure computation
+    can count integers. Drawing and pricing use the rounded weights.
 
     Parameters
     ----------
     sigma
         PATE's sigma_GNMax: Pr[1] = Phi((2c - n) / (sqrt(2) sigma)) for the clipped, real tally c.
     tau
-        The bound on the norm of a ballot.
+        The largest norm of a ballot.
     norm
         2, or 1 for the Private-kNN baseline.
     grid
-        ``None`` for real weights, or how many steps a whole vote has.
+        ``None`` for real weights, or the number of steps per vote.
     gate
         A :class:`privote.Gate` on each label.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> votes = np.ones((2, 50, 3), bool)
+    >>> pv.TauVoting(sigma=1.0, tau=1.8).release(votes).tolist()
+    [[1, 1, 1], [1, 1, 1]]
     """
 
     name: ClassVar[str] = "tau"
@@ -87,7 +93,7 @@ class TauVoting(CellMechanism):
     def grid_weights(self, labels: int) -> npt.NDArray[np.int64]:
         """Return the weights as whole steps of the grid, rounded down: (labels + 1,)."""
         if self.grid is None:
-            raise InputError("grid", "must be given for whole weights, got None")
+            raise InputError("grid", "must be given for integer weights, got None")
         sizes = range(1, labels + 1)
         weights = [whole_weight(self.tau, self.norm, self.grid, size) for size in sizes]
         return np.array([0, *weights], np.int64)
@@ -100,7 +106,9 @@ class TauVoting(CellMechanism):
         """Return how a coalition counts: each yes by its ballot's whole weight."""
         if self.grid is None or self.grid > _LARGEST_GRID:
             raise InputError(
-                "grid", "must be given, and at most 2^40, for tau voting in a coalition", self.grid
+                "grid",
+                "must be given for tau voting in a coalition, and be at most 2^40",
+                self.grid,
             )
         weights = tuple(int(weight) for weight in self.grid_weights(labels))
         return Counted(vote=GaussianLink(sigma=self.sigma), unit=self.grid, weights=weights)

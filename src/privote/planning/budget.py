@@ -139,7 +139,7 @@ def sigma_for(
     if (guarantee == "allowance") != (surprises_per_query is not None):
         raise InputError(
             "surprises_per_query",
-            f"goes with guarantee 'allowance' and only with it, got {surprises_per_query!r} "
+            f"is needed for guarantee 'allowance' and only for it, got {surprises_per_query!r} "
             f"with {guarantee!r}",
         )
 
@@ -157,8 +157,8 @@ def sigma_for(
     sigma = least(fits, _START, _TOLERANCE, low=_SIGMAS[0], high=_SIGMAS[1])
     if not _SIGMAS[0] < sigma < _SIGMAS[1]:
         raise BudgetError(
-            f"no sigma from {_SIGMAS[0]:g} to {_SIGMAS[1]:g} is just enough for {wanted} queries "
-            f"at epsilon {rounded_up(budget.epsilon)}"
+            f"no sigma from {_SIGMAS[0]:g} to {_SIGMAS[1]:g} answers exactly {wanted} queries at "
+            f"epsilon {rounded_up(budget.epsilon)}, delta {rounded_up(budget.delta)}"
         )
     return sigma
 

@@ -88,10 +88,10 @@ class PollPlan:
         if self.gap <= furthest:
             return None
         return (
-            f"Chance decides who wins: epsilon {rounded_up(self.asked)} takes so much noise that "
-            f"options would have to be {self.gap:,.0f} {unit} {self.apart}, and with "
-            f"{self.size.voters:,} voters none can be. A larger epsilon helps, and so does a rule "
-            "on how many options one may approve."
+            f"The winners are random: epsilon {rounded_up(self.asked)} needs so much noise that "
+            f"options would have to be {self.gap:,.0f} {unit} {self.apart}, which is impossible "
+            f"with {self.size.voters:,} voters. A larger epsilon helps, and so does a limit on "
+            "approvals per ballot."
         )
 
 
@@ -213,7 +213,9 @@ def calibrated(
     bits = 16 - math.frexp(noise)[1]  # up, to a short number
     chosen = mechanism.scaled(math.ldexp(math.ceil(math.ldexp(noise, bits)), -bits))
     if isinstance(chosen, NoisyCounts) and chosen.noise.sigma > WIDEST_ROUNDED:
-        raise InputError("epsilon", "must be larger: no noise so wide can be drawn", budget.epsilon)
+        raise InputError(
+            "epsilon", "must be larger: the noise would be too large to draw", budget.epsilon
+        )
     return chosen
 
 
@@ -276,17 +278,17 @@ def decided_gap(
 
 def _reason(name: str, considered: Mapping[str, float], asked: str, shares: bool) -> str:
     if shares:
-        return "shares were asked for, and winners follow from the same noisy counts"
+        return "shares were requested, and the winners follow from the same noisy counts"
     if asked != "auto":
-        return "asked for by name"
+        return "requested by name"
     if len(considered) == 1:
-        return "nothing else releases this outcome"
+        return "no other mechanism releases this outcome"
     others = ", ".join(
-        f"with {other} the gap would have to be {gap / considered[name]:.2g} times as wide"
+        f"with {other} the gap would have to be {gap / considered[name]:.2g} times as large"
         for other, gap in considered.items()
         if other != name
     )
-    return f"it decides the closest race; {others}"
+    return f"it decides the closest races; {others}"
 
 
 def poll_plans(
@@ -307,7 +309,7 @@ def poll_plans(
     parameters are those of `plan_poll`.
     """
     if seats is not None and quota is not None:
-        raise InputError("seats", "goes without `quota`: both say who wins", seats)
+        raise InputError("seats", "cannot be combined with `quota`: both decide who wins", seats)
     size = PollSize(
         voters=voters,
         options=options,

@@ -23,6 +23,7 @@ from ..deciding import FEWEST, Posterior
 from ..errors import InputError, finite, whole
 from ..forecast import YES
 from ..ledger import Budget
+from ..release import Shown
 
 TARGET = 0.8  # the F1 that is called good
 
@@ -41,7 +42,7 @@ _FINE = 1.01  # ratio of the steps in which a larger epsilon is looked for
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(Shown):
     """What to expect of labels, from public numbers: all of it may be published.
 
     Attributes
@@ -96,6 +97,25 @@ class Plan:
         """Return all of it as plain values."""
         return {**asdict(self), "noise_per_voter": self.noise_per_voter, "changes": self.changes}
 
+    def brief(self) -> dict[str, str]:
+        """Return what to expect in a few words each."""
+
+        def figures(quality: dict[str, float]) -> str:
+            shares = (f"{name} {value:.0%}" for name, value in quality.items() if name != "f1")
+            return f"F1 {quality['f1']:.2f} ({', '.join(shares)})"
+
+        return {
+            "expected": figures(self.quality),
+            "decided by F1": figures(self.quality_by_f1),
+            "noise": f"{self.sigma:.3g} votes on a tally of {self.voters:,}: "
+            f"{self.noise_per_voter:.2g} per voter",
+            "allowance": f"about {self.allowance:,} surprises per voter, "
+            + ("learnt from the votes" if self.learns else "fixed"),
+            "electorate": f"{self.voters:,} voters, {self.labels:,} labels, {self.queries:,} "
+            f"queries, {100 * self.yes:.3g} % of the votes are yes",
+            "budget": f"epsilon {rounded_up(self.epsilon)}, delta {rounded_up(self.delta)}",
+        }
+
     @property
     def changes(self) -> list[str]:
         """What to know before the votes, and what would help, in sentences."""
@@ -105,16 +125,16 @@ class Plan:
         if not self.learns:
             said.append(
                 f"{self.voters:,} voter{' is' if self.voters == 1 else 's are'} too few to learn "
-                "an allowance from: it is fixed, and the release cannot tell its own quality."
+                "an allowance: it is fixed, and the release cannot estimate its quality."
             )
         elif not self.told:
-            said.append("There is so much noise that the release cannot tell its own quality.")
+            said.append("There is too much noise for the release to estimate its quality.")
         if not self.needed:
             return said
         words = {
             "voters": "{:,} voters",
             "queries": "at most {:,} of the queries",
-            "epsilon": "an epsilon of {}",
+            "epsilon": "epsilon {} at this delta",
         }
         enough = [
             words[name].format(rounded_up(many, 3) if name == "epsilon" else many)
@@ -122,7 +142,7 @@ class Plan:
             if many is not None
         ]
         if enough:
-            goal = f"For an expected F1 of {self.target:g} this should be enough"
+            goal = f"Enough for an expected F1 of {self.target:g}"
             return [*said, f"{goal}: {', or '.join(enough)}."]
         return [*said, f"No single change is enough for an expected F1 of {self.target:g}."]
 
@@ -137,23 +157,30 @@ def plan(
     yes: float = YES,
     rule: str | None = None,
 ) -> Plan:
-    """Say how good labels will be if tallies are released, and what would make them better.
+    """Forecast the quality of labels from public numbers, and what would improve it.
 
-    The model of an electorate: of all votes a share ``yes`` is a yes, unevenly by label, the j-th
-    commonest in proportion to j^-1.3. In every cell, voters say yes with one chance, which follows
-    the Beta distribution that has the label's share as mean and 0.6 as the sum of its parameters:
-    most cells are clear, some divide the voters. All voters are alike, so that the allowance that
-    they need is ``yes`` times their votes, and learning finds it with the usual margin. Where a
-    guess is wrong, labels suffer and the promise does not.
+    The model: a share ``yes`` of all votes is yes, distributed over labels in proportion to j^-1.3
+    for the j-th most common one. In each cell (query, label), voters say yes with a common
+    probability from a Beta distribution whose mean is the label's share and whose parameters add up
+    to 0.6: most cells are clear, some divide the voters. All voters are alike. A wrong guess makes
+    the forecast wrong; it does not weaken the privacy guarantee.
 
     Parameters
     ----------
     voters, labels, queries
-        How many there are.
+        Public numbers of voters, of labels per ballot and of queries.
     epsilon, delta, rule
-        The budget, as in :class:`privote.Budget`; with ``rule="shared"`` beside other charges.
+        The budget, as in :class:`privote.Budget`; ``rule="shared"`` for a budget shared with other
+        charges.
     yes
-        The share of yes among all votes, as a guess: never from the private ones.
+        A guess of the share of yes among all votes. Do not compute it from the private votes.
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> plan = pv.plan(voters=250, labels=20, queries=1000, epsilon=8.0, delta=1e-5, yes=0.1)
+    >>> sorted(plan.quality)
+    ['f1', 'precision', 'recall']
     """
     size = Size(voters=voters, labels=labels, queries=queries, yes=yes)
     budget = Budget(epsilon=epsilon, delta=delta, rule=rule)

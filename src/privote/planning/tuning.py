@@ -36,8 +36,8 @@ Truth = npt.NDArray[np.int8]
 COUNTS = ("allowance", "worst-case", "data-dependent")
 #: What stands next to every number that depends on votes.
 NOT_PRIVATE = (
-    "These figures depend on the votes: for the owner's eyes unless the votes are public or paid "
-    "for; choosing by them voids the guarantee."
+    "These figures depend on the votes and are for the owner's eyes, unless the votes are public "
+    "or paid for. Settings chosen from them void the guarantee."
 )
 #: As shares of the voters: 2 to 60 of 50.
 _SIGMAS = (0.04, 0.06, 0.1, 0.14, 0.18, 0.24, 0.3, 0.4, 0.6, 0.8, 1.2)
@@ -211,7 +211,9 @@ def tune(
         else:
             able.append(mechanism)
     if not able:
-        raise InputError("mechanisms", f"must hold one that can count these votes: {left_out}")
+        raise InputError(
+            "mechanisms", f"must include a mechanism that can count these votes: {left_out}"
+        )
     trials = []
     for done, mechanism in enumerate(able):
         if progress is not None:

@@ -50,7 +50,7 @@ class BallotRule:
     Attributes
     ----------
     most
-        Approvals, or points in all; None if the poll has no such rule.
+        Approvals, or points in total; None if the poll has no such rule.
     each
         Points for one option; 1 for approvals.
     invalid
@@ -75,14 +75,14 @@ class BallotRule:
         if self.most is not None:
             over |= block.votes.sum(axis=1, dtype=np.int64) > self.most
         if over.any() and self.invalid == "error":
-            unit = "approvals" if self.each == 1 else "points in all"
+            unit = "approvals" if self.each == 1 else "points in total"
             limit = "" if self.most is None else f"{self.most} {unit}"
             if self.each > 1:
-                limit += f"{' and ' if limit else ''}{self.each} points an option"
+                limit += f"{' and ' if limit else ''}{self.each} points per option"
             line = block.lines[int(np.flatnonzero(over)[0])]
             raise BallotError(
-                f"line {line}: the ballot breaks the poll's rule of at most {limit}; or "
-                "give `invalid=empty`, and such ballots count as empty"
+                f"line {line}: the ballot breaks the poll's rule of at most {limit}; give "
+                "`invalid=empty` to count such ballots as empty"
             )
         return np.asarray(~over)
 
@@ -155,7 +155,7 @@ def counted(
         block.votes[~kept] = 0
         counts += block.times @ block.votes.astype(np.int64)
     if not voters:
-        raise BallotError("there is not one ballot")
+        raise BallotError("there are no ballots")
     tally = PollTally(voters, counts)
     return PollBallots(options=names, rule=rule, tally=tally, emptied=emptied, **facts)
 
@@ -165,7 +165,7 @@ def _check_once(block: Block, first: dict[str, int]) -> None:
     for line, voter in zip(block.lines, block.voters, strict=True):
         if voter is not None and first.setdefault(voter, line) != line:
             raise BallotError(
-                f"lines {first[voter]} and {line} name the same voter: a person has one ballot",
+                f"lines {first[voter]} and {line} name the same voter: each person has one ballot",
                 sealed=f"the voter is {voter!r}",
             )
 
@@ -193,5 +193,5 @@ def integer(text: str, what: str, least: int = 0, most: int = MOST) -> int:
     # Not even converted if it is too long: Python refuses thousands of digits, and is slow before.
     short = text.strip().isdecimal() and len(digits) <= len(str(most))
     if not short or not least <= int(digits) <= most:
-        raise BallotError(f"{what} must be a whole number from {least} to {most}")
+        raise BallotError(f"{what} must be an integer from {least} to {most}")
     return int(digits)

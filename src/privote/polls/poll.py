@@ -31,7 +31,7 @@ from ..ledger.totals import check_name
 from ..mechanisms.outcomes import Greedy, PollOutcome, Quota, Seats, ranking
 from ..mechanisms.polls import Drawn, NoisyCounts
 from ..planning.polls import PollPlan, plan_poll
-from ..release import digest_of_facts
+from ..release import SIMULATED, UNCERTAIN, Shown, digest_of_facts
 from .ballots import PollBallots
 from .reading import read
 
@@ -40,10 +40,9 @@ _UNASKED = ("source", "ledger", "output", "resume", "force")  # may differ in a 
 FORMAT = 1
 _SAME = 0.99  # of the epsilon asked for: nothing to speak of is lost
 UNCOUNTED = (
-    "No ledger was kept: a second poll of the same people, or this one again with fresh noise, is "
-    "not counted, and would have to be added to this promise."
+    "No ledger was used: further polls of the same people, or repeating this one with fresh "
+    "noise, spend additional epsilon and delta that are not counted here."
 )
-SIMULATED = "Simulated: the noise came from a seed, so this protects nobody."
 
 
 def poll(
@@ -68,39 +67,48 @@ def poll(
 ) -> PollResult:
     """Release the outcome of a poll, once, under differential privacy.
 
-    Neighbours are two polls of as many voters in which one person's ballot differs. Which mechanism
-    is used follows from public numbers; the budget is charged before anything is drawn.
+    The guarantee protects each person's ballot: neighbouring polls have the same number of voters
+    and differ in one ballot. The mechanism is chosen from public numbers. The budget is charged
+    before anything is drawn.
 
     Parameters
     ----------
     source
-        A file or a data frame; ``reading`` goes to :func:`privote.polls.read`.
+        A file or a data frame; ``reading`` is passed to :func:`privote.polls.read`.
     epsilon, delta
-        What this poll may cost one person.
+        The privacy budget of this poll.
     seats, quota
-        Who wins: so many options, or all that more than this share of the voters approve. Without
-        either, the greedy rule where options have costs and there is money to spend, else a quota
-        of one half.
+        Who wins: the ``seats`` most approved options, or every option that more than the share
+        ``quota`` of the voters approve. Without either: the greedy rule if options have costs, else
+        a quota of one half.
     shares
-        Publish every option's share, too, with intervals that hold for all at once.
+        Also publish noisy shares of all options, with intervals that hold for all of them at once.
     mechanism, confidence
         As for :func:`privote.planning.polls.plan_poll`.
     title
-        What the poll is called; the file's own title unless told.
+        Title of the poll; default: the title in the file.
     people, ledger, budget
-        Whose budget is charged, in which ledger, and the epsilon that all their polls together may
-        cost: fixed by the first poll, where it is this one's own unless told.
+        The group of people whose budget is charged, the ledger, and the total epsilon of all their
+        polls (at the same delta). The first poll fixes it; default: its ``epsilon``.
     seed
-        An integer makes a simulation that protects nobody, and says so.
+        An integer makes a simulation, which protects nobody and is marked as such.
     output
-        A new ``.json`` file for all that may be published. It is claimed before anything is
-        charged, and what is drawn is on disk before anything else happens to it. A draft instead
-        of a path: whoever opened it writes what is to be made of it.
+        A new ``.json`` file for everything that may be published. It is reserved before anything is
+        charged, and the outcome is written as soon as it is drawn. Or a draft, which its owner
+        finishes.
     resume
-        Finish what an earlier call with the same arguments left behind in ``output``: what was
-        drawn stays as it is, and what was charged is not charged again.
+        Finish an earlier call with the same arguments that failed; nothing is drawn or charged
+        twice.
     force
-        Replace the file if it exists.
+        Overwrite the file if it exists.
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> ballots = {"Ada": [1] * 90 + [0] * 10, "Bo": [0] * 100}
+    >>> result = pv.poll(ballots, epsilon=2.0, delta=1e-6, seats=1)
+    >>> result.winners, result.delta
+    (('Ada',), 1e-06)
     """
     asked = {name: str(value) for name, value in locals().items() if name not in _UNASKED}
     path = None
@@ -165,14 +173,16 @@ def _drawn(
         return drawn
     options, winners, counts = json.loads(kept)
     if options != list(ballots.options):
-        raise InputError("resume", "must be with the same ballots: these have other options")
+        raise InputError(
+            "resume", "must repeat the call with the same ballots; these have other options"
+        )
     numbers = None if counts is None else np.array(counts, np.int64)
     return Drawn(winners=np.array(winners, np.bool_), counts=numbers)
 
 
 def _outcome(ballots: PollBallots, seats: int | None, quota: float | None) -> PollOutcome:
     if seats is not None and quota is not None:
-        raise InputError("seats", "goes without `quota`: both say who wins", seats)
+        raise InputError("seats", "cannot be combined with `quota`: both decide who wins", seats)
     if seats is not None:
         return Seats(number=seats)
     if quota is None and ballots.costs is not None and ballots.money is not None:
@@ -184,10 +194,12 @@ def _check_people(people: str | None, ledger: Any, budget: float | None) -> None
     if ledger is None:
         for name, value in (("people", people), ("budget", budget)):
             if value is not None:
-                raise InputError(name, "goes with `ledger`", value)
+                raise InputError(name, "needs `ledger`", value)
         return
     if people is None:
-        raise InputError("people", "must be named with `ledger`: whose budget is charged", None)
+        raise InputError(
+            "people", "must be given with `ledger`: it names the budget to charge", None
+        )
     check_name("people", people)
     if budget is not None:
         positive("budget", budget)
@@ -330,7 +342,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PollSealed:
-    """For the owner's eyes: the true counts and winners. No epsilon covers them."""
+    """For the owner's eyes: true counts and winners, not covered by epsilon and delta."""
 
     counts: npt.NDArray[np.int64]
     winners: tuple[str, ...]
@@ -338,7 +350,7 @@ class PollSealed:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PollResult:
+class PollResult(Shown):
     """What :func:`privote.poll` returns. Everything but ``sealed`` may be published.
 
     Attributes
@@ -378,6 +390,22 @@ class PollResult:
     budget: Mapping[str, float] | None = None
     new: bool = False
     sealed: PollSealed = field(repr=False)
+
+    @property
+    def uncertain(self) -> tuple[str, ...]:
+        """Winners that may have lost without noise, by the released counts; none without shares."""
+        shares, apart = self.shares, self.apart
+        if shares is None or apart is None:
+            return ()
+        place = {option: at for at, option in enumerate(self.options)}
+        won = set(self.winners)
+        unsure = []
+        for one in (share for share in shares if share.option in won and share.call != "above"):
+            close = (two for two in shares if one.count - two.count <= apart and two is not one)
+            ahead = [place[two.option] for two in close]
+            if not self.plan.outcome.surely(place[one.option], ahead):
+                unsure.append(one.option)
+        return tuple(unsure)
 
     @property
     def epsilon(self) -> float:
@@ -448,17 +476,26 @@ class PollResult:
         """A fingerprint of everything public: who publishes something else has another one."""
         return str(self.facts()["digest"])
 
+    def named(self) -> list[str]:
+        """Return the winners by name, each that is uncertain marked as such."""
+        unsure = self.uncertain
+        return [f"{one} ({UNCERTAIN})" if one in unsure else one for one in self.winners]
+
     def brief(self) -> dict[str, str]:
         """Return the outcome in a few words each, by what they are about."""
         plan = self.plan
         return {
-            "winners": ", ".join(self.winners) or "none",
+            "winners": ", ".join(self.named()) or "none",
             "rule": plan.outcome.describe(),
             "electorate": f"{self.voters:,} voters, {len(self.options):,} options",
             "epsilon, delta": f"{rounded_up(self.epsilon)}, {rounded_up(self.delta)}",
             "mechanism": f"{plan.mechanism.facts()['mechanism']}: {plan.reason}",
             "decides": self.decides(),
-            **({"NEW": f"{self.people!r} had no charge in this ledger before"} if self.new else {}),
+            **(
+                {"NEW": f"this is the first charge to {self.people!r} in this ledger"}
+                if self.new
+                else {}
+            ),
             **self._price_of_ledger(),
         }
 
@@ -473,10 +510,10 @@ class PollResult:
         unit = "votes" if plan.size.each == 1 else "points"
         part = f" ({100 * share:.2g} % of the voters)" if plan.size.each == 1 else ""
         if plan.size.each == 1 and share > 1:
-            part = " (more than there are voters, so chance decides)"
+            part = " (more than there are voters, so the winners are random)"
         return (
-            f"options that are {plan.gap:,.0f} {unit} {plan.apart}{part}, all of them in "
-            f"{100 * plan.confidence:g} of 100 polls"
+            f"options that are {plan.gap:,.0f} {unit} {plan.apart}{part}, all at once with "
+            f"{100 * plan.confidence:g} % probability"
         )
 
     def _price_of_ledger(self) -> dict[str, str]:
@@ -485,9 +522,9 @@ class PollResult:
         if self.people is None or self.epsilon > _SAME * asked:
             return {}
         return {
-            "with a ledger": f"{rounded_up(asked)} of the budget is charged, so that later polls "
-            f"add up. On its own this poll costs {rounded_up(self.epsilon, 3)}: without a ledger, "
-            f"epsilon {rounded_up(asked)} takes less noise."
+            "with a ledger": f"epsilon {rounded_up(asked)} is charged, so that later polls can be "
+            f"added. Alone this poll costs epsilon {rounded_up(self.epsilon, 3)}; without a "
+            f"ledger, epsilon {rounded_up(asked)} would need less noise."
         }
 
     def statement(self) -> str:
@@ -498,34 +535,35 @@ class PollResult:
             digits = 2 if self.epsilon < 4 else 0 if self.epsilon < 14 else None
             times = rounded_up(math.exp(self.epsilon), 3, places=digits)
         lines = [
-            f"What is published here is {promise}-differentially private: replace any one person's "
-            f"ballot by any other, and no outcome becomes more than {times} times as likely, plus "
-            f"{rounded_up(self.delta)}: it tells no more than that of which of the two was cast. "
-            f"The number of voters, {self.voters:,}, and the options are public.",
+            f"What is published here is {promise}-differentially private: if any one person's "
+            f"ballot were replaced by any other, no outcome would become more than {times} times "
+            f"as likely, plus {rounded_up(self.delta)}. The number of voters, {self.voters:,}, "
+            "and the options are public.",
             f"Winners: {self.plan.outcome.describe()}, by noisy counting. {self._wrong()}",
         ]
         if self.shares is not None:
             lines.append(
-                f"The intervals hold for all options at once with probability "
-                f"{self.plan.confidence:g}; they follow from the noise alone. So do the calls."
+                "The intervals hold for all options at once with probability "
+                f"{self.plan.confidence:g}; they cover the noise only. The same holds for the "
+                "calls."
             )
         if self.simulated:
-            lines.insert(0, f"{SIMULATED} Without a seed this would hold:")
+            lines.insert(0, f"{SIMULATED} Without a seed, this would hold:")
         lines.append(self._counted())
-        lines.append("Settings chosen by looking at these ballots are not covered.")
+        lines.append("Settings that were chosen by looking at these ballots are not covered.")
         return "\n".join(lines)
 
     def _wrong(self) -> str:
-        return f"Noise can change the outcome of a close race; it decides {self.decides()}."
+        return f"Noise can change the outcome of a close race. This poll decides {self.decides()}."
 
     def _counted(self) -> str:
         if self.people is None:
             return UNCOUNTED
         assert self.budget is not None
-        new = ", who are new to its ledger" if self.new else ""
+        new = ", who are new to this ledger" if self.new else ""
         return (
-            f"It is charged to the budget of {self.people!r}{new}: epsilon "
-            f"{rounded_up(self.budget['epsilon'])} at delta {rounded_up(self.budget['delta'])} for "
-            f"all polls of these people together, of which {rounded_up(self.budget['used'])} is "
-            "used."
+            f"The poll is charged to the budget of {self.people!r}{new}: epsilon "
+            f"{rounded_up(self.budget['epsilon'])} at delta {rounded_up(self.budget['delta'])} "
+            "for all polls of these people together, of which epsilon "
+            f"{rounded_up(self.budget['used'])} is used."
         )

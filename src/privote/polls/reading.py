@@ -41,7 +41,7 @@ from .ballots import BallotRule, Block, PollBallots, Row, counted, gathered, int
 _TABLES = (".csv", ".tsv", ".txt", ".tab")
 _VOTER = ("voter", "voter_id", "voterid", "voter id", "id", "email", "e-mail", "name")
 _SEPARATORS = ";|,/\n"  # between the options of a list
-_LISTED = "where one column lists what a ballot approves, as forms export it"
+_LISTED = "if one column lists the approved options, as form services export it"
 _WHOLE = {"": 0, **{str(points): points for points in range(256)}}
 PREFLIB = (".cat", ".soc", ".soi", ".toc", ".toi")
 _NAME = re.compile(r"ALTERNATIVE NAME (\d+)")
@@ -74,42 +74,45 @@ def read(
         ``.soc``, ``.soi``, ``.toc`` and ``.toi``, Pabulib's ``.pb``; or a data frame, a mapping of
         columns or a list of records.
     most, each
-        The poll's rule: how many approvals a ballot may have; with points how many in all, and how
-        many for one option. Without ``most`` there is no limit, unless a Pabulib file says one:
-        it is never taken from the ballots. ``each=1`` makes any points an approval.
+        The poll's rule. ``most``: the largest number of approvals on a ballot, or of points in
+        total; default: no limit, or that of a Pabulib file. ``each``: the largest number of points
+        for one option; ``each=1`` counts any points as an approval. The rule is never taken from
+        the ballots.
     top
-        Orders and categories: how many first places, or categories, are approved; 1 unless told.
+        For rankings and categories: how many of the first places (or categories) count as approved;
+        default 1.
     invalid
-        What becomes of a ballot that breaks the rule: ``"error"``, or ``"empty"``.
+        What to do with a ballot that breaks the rule: ``"error"`` (stop) or ``"empty"`` (count it
+        as empty).
     options
-        Of a table: the columns that are options, if not all but the voter's. With ``column`` they
-        must be named: taken from ballots, an option that only one of them names would tell of it.
+        For a table: the columns that are options; default: all but the voter's. Required with
+        ``column``: an option that only one ballot names would reveal that ballot.
     voter
-        Of a table: the column that names voters, if it is not called "voter", "id" or the like.
+        For a table: the column that names the voters; default: one called "voter", "id" or similar.
     column
-        Of a table: the one column that lists what a ballot approves.
+        For a table: the one column that lists the approved options.
     encoding
-        How letters are stored, where that is not UTF-8 and the file does not say it.
+        Text encoding of the file, e.g. cp1252; default: UTF-8, or as the file declares.
     """
     if each is not None:
         whole("each", each)
     table = {"options": options, "voter": voter, "column": column}
     if isinstance(source, PollBallots):
         given = {"most": most, "each": each, "top": top, **table, "encoding": encoding}
-        _refuse(given, "goes with a file, not with ballots that were read")
+        _refuse(given, "applies to a file, not to ballots already read")
         return source
     rule = BallotRule(most=most, each=1 if each is None else each, invalid=invalid)
     if not isinstance(source, str | os.PathLike):
-        _refuse({"top": top, "encoding": encoding}, "goes with a file, not with a data frame")
+        _refuse({"top": top, "encoding": encoding}, "applies to a file, not to a data frame")
         return _read_table(open_sheet(source, "source"), rule, options, voter, column)
     path = check_file(source, "source")
     ending = path.suffix.casefold()
     if ending in (*PREFLIB, ".pb"):  # such a file says these things itself
-        _refuse(table, f"goes with a table, not with a file that ends in {ending}")
+        _refuse(table, f"applies to a table, not to a {ending} file")
         if ending == ".pb":
             return read_pabulib(path, rule, each, top, encoding)
         return read_preflib(path, rule, top, encoding)
-    _refuse({"top": top}, "goes with orders and categories, not with a table")
+    _refuse({"top": top}, "applies to rankings and categories, not to a table")
     if ending not in _TABLES:
         known = ", ".join((*_TABLES, *PREFLIB, ".pb"))
         raise InputError(f"{path.name!r} must end in one of {known}{as_csv(path.name)}")
@@ -144,18 +147,18 @@ def _read_table(
         if options is None:
             raise InputError(
                 "options",
-                "must be named with `column`: an option that only one ballot names would tell of "
+                "must be named with `column`: an option that only one ballot names would reveal "
                 "that ballot",
             )
         names = list(options)
         rows = _lists(table, who, _place(table, column, "column"), names)
         blocks = gathered(rows, len(names))
     note = (
-        "No column names the voters: that nobody voted twice is not checked."
+        "No column names the voters, so double votes are not detected."
         if who is None
         else "No voter is named twice."
     )
-    missing = "An empty cell is a no; an empty ballot is a voter who approves nothing."
+    missing = "An empty cell counts as no; an empty ballot approves nothing."
     return counted(names, blocks, rule, notes=(note, missing))
 
 
@@ -163,7 +166,7 @@ def _place(table: Sheet, name: str, argument: str) -> int:
     """Return where a column stands."""
     if name not in table.header:
         said, sealed = columns_in_words(table.header)
-        rule = f"must be a column of the header, and {name!r:.60} is none; it has {said}"
+        rule = f"must be a column of the table, and {name!r:.60} is not; it has {said}"
         raise BallotError(argument, rule, sealed=sealed)
     return table.header.index(name)
 
@@ -182,13 +185,14 @@ def _option_columns(table: Sheet, voter: int | None, wanted: Sequence[str] | Non
     for place in places:
         if not table.header[place]:
             raise InputError(
-                f"line 1: column {place + 1} has no name; or name the `options` among the columns"
+                f"line 1: column {place + 1} has no name; name it, or list the columns that are "
+                "`options`"
             )
     says = YesNo()
     if all(says[table.header[place]] != ODD for place in places[1:]):
         raise InputError(
-            "line 1: must be a header with the options' names, not a ballot, e.g. voter,Ada,Bo "
-            "above ann,1,0; the `voter` may be left out"
+            "line 1: must be a header with the options' names, not a ballot; e.g. voter,Ada,Bo "
+            "followed by ann,1,0. The column `voter` is optional"
         )
     return places
 
@@ -209,10 +213,10 @@ def _marked(
         odd = np.argwhere(marks == ODD)
         if len(odd):
             row, at = odd[0]
-            what = "yes or no (1/0, x, true/false)" if rule.each == 1 else "whole points"
+            what = "yes or no (1/0, x, true/false)" if rule.each == 1 else "integer points"
             raise BallotError(
-                f"{table.unit} {rows[row]}: a cell is not {what}; name the `options` if some "
-                f"columns are none, the column of the `voter`, or the `column` {_LISTED}",
+                f"{table.unit} {rows[row]}: a cell is not {what}. Name the `options` if other "
+                f"columns exist, or the `voter` column, or the `column` {_LISTED}",
                 sealed=f"the cell is {shown(columns[places[at]][row])}",
             )
         votes = np.maximum(marks, 0)  # a gap is a no
@@ -267,7 +271,7 @@ def read_preflib(
     meta, names = _head(path, encoding)
     kind = meta.get("DATA TYPE", path.suffix[1:]).casefold()
     if f".{kind}" not in PREFLIB:
-        raise InputError(f"data type {shown(kind)} is none of {', '.join(PREFLIB)}")
+        raise InputError(f"data type {shown(kind)} must be one of {', '.join(PREFLIB)}")
     places = 1 if top is None else whole("top", top)
     what = "categories" if kind == "cat" else "places"
     if rule.each != 1:
@@ -281,16 +285,16 @@ def read_preflib(
         rule,
         meta=meta,
         notes=(
-            f"A ballot approves what stands in its first {places} {what}."
+            f"A ballot approves the options in its first {places} {what}."
             if places > 1
-            else f"A ballot approves what stands in the first of its {what}.",
-            "A line that begins with 13 is thirteen voters.",
+            else f"A ballot approves the options in the first of its {what}.",
+            "A line that starts with 13 stands for thirteen voters.",
         ),
     )
     said = meta.get("NUMBER VOTERS", "")
     voters = integer(said, "NUMBER VOTERS") if said.isdecimal() else found.voters
     if voters != found.voters:
-        raise BallotError(f"the file says {voters} voters and has {found.voters} ballots")
+        raise BallotError(f"the file declares {voters} voters but has {found.voters} ballots")
     return found
 
 
@@ -386,7 +390,7 @@ def read_pabulib(
         said = file.meta.get(key, "")
         number = integer(said, key) if said.isdecimal() else value
         if number != value:
-            raise BallotError(f"the file says {key} {number} and has {value}")
+            raise BallotError(f"the file declares {key} {number} but has {value}")
     return found
 
 
@@ -400,21 +404,21 @@ def _pabulib_rule(
         if each is None:
             highest = file.number("max_points") or total
             if highest is None:
-                raise InputError("each", "must be given: the file says no max_points")
+                raise InputError("each", "must be given: the file has no max_points")
             rule = replace(rule, each=highest, most=rule.most or total)
             return rule, f"Ballots give points, at most {highest} to a project."
         most = rule.most
         if each == 1 and most is None and total is not None:
             most = min(total, options)  # an approval takes a point at least
         return replace(rule, each=each, most=most), (
-            "Any points are an approval." if each == 1 else "Ballots give points."
+            "Any number of points counts as an approval." if each == 1 else "Ballots give points."
         )
     if kind == "ordinal":
         places = min(1 if top is None else whole("top", top), options)
         return replace(rule, most=places), f"A ballot approves its first {places} places."
     longest = 1 if kind == "choose-1" else file.number("max_length")
     most = longest if rule.most is None else rule.most
-    said = "no rule on how many" if most is None else f"at most {most}"
+    said = "without a limit" if most is None else f"at most {most}"
     return replace(rule, most=most), f"A ballot approves projects, {said}."
 
 
@@ -439,7 +443,7 @@ def _pabulib_ballot(
     if kind in ("cumulative", "scoring"):
         given = [part.strip() for part in record.get("points", "").split(",") if part.strip()]
         if len(given) != len(options):
-            raise BallotError(f"line {line}: needs whole points, one for each project it names")
+            raise BallotError(f"line {line}: needs integer points, one per project named")
         points = [integer(part, f"line {line}: points") for part in given]
         if rule.each == 1:
             points = [min(value, 1) for value in points]

@@ -27,7 +27,7 @@ from privote.learning import PrivateClassifier
 from privote.learning.jobs import FIGURES
 from privote.learning.students.classifiers import LinearStudent
 from privote.learning.tables import TableEncoder
-from privote.release import Release
+from privote.release import SIMULATED, Release
 
 from .page import Block, Command, Section, TableBlock, drawn, write_page
 from .plots import bars
@@ -46,16 +46,16 @@ LABELS = [
 ]
 MODELS_MEAN = (
     "Made-up patients, with words, dates, notes and missing values. The guarantee protects a "
-    "person with all their records. By default public numbers choose the method. The model that is "
-    f"not private is linear, too, and trained without noise. {FIGURES_MEAN}"
+    "person with all their records. The method is chosen from public numbers. The model without "
+    f"privacy is linear too, and trained without noise. {FIGURES_MEAN}"
 )
 LABELS_MEAN = (
-    "Teachers are models that were each trained on their own part of the data: 250 vote on reports "
-    "and 50 on pictures. The noisy tallies of their votes are released, and a label is a 1 where "
-    "most teachers probably want it. Expected is what the release says about its own labels, "
-    "compared with the teachers' majority without noise; a dash: it cannot tell. Actual is that "
-    "comparison, which only the owner of the votes can make. True compares with the true labels: "
-    "the teachers miss more than half of these even without noise."
+    "Teachers are models, each trained on its own part of the data: 250 vote on reports and 50 "
+    "on pictures. Noisy tallies of their votes are released, and a label is 1 where most "
+    "teachers probably want it. Expected: the quality that the release estimates for its own "
+    "labels, against the teachers' noise-free majority (a dash: it cannot be estimated). Actual: "
+    "the same comparison with the real majority, which only the owner of the votes can make. "
+    "True: against the true labels, of which the teachers miss more than half even without noise."
 )
 _NEXT = """\
 # the private model, from CSV files, with a page and a statement to sign
@@ -88,14 +88,14 @@ def run_demo(
     place = shlex.quote(str(folder))
     command = f"privote demo --output {place} --records {records} --queries {queries}"
     command += "" if seed is None else f" --seed {seed}"
-    with telling(f"1/3  training models of {records:,} visits of patients"):
+    with telling(f"1/3  training models on {records:,} patient visits"):
         sides = load_patients(records).split()  # no patient is on two of them
         models, reasons = _train(sides, seed)
         for name in ("private", "public", "test"):
             write_table(folder / f"{name}.csv", getattr(sides, name))
     labels: Rows = []
     with (
-        telling(f"2/3  labelling {queries:,} reports and as many pictures from real votes"),
+        telling(f"2/3  labelling {queries:,} reports and {queries:,} pictures from real votes"),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore", PrivoteWarning)  # where nothing is expected, a dash says so
@@ -109,14 +109,14 @@ def run_demo(
         write_page(
             folder / "report.html",
             title="privote: a demonstration",
-            intro="A model of a table and labels from real votes, under differential privacy. All "
-            "data here are public, so both can be compared with the truth.",
+            intro="A model of a table, and labels from real votes, under differential privacy. All "
+            "data here are public, so both are compared with the truth.",
             sections=[
                 Section(heading="A model of a table", blocks=_model_blocks(models, reasons)),
                 Section(heading="Labels from real votes", blocks=_label_blocks(labels)),
-                Section(heading="How to make it again", blocks=[Command(text=command)]),
+                Section(heading="How to repeat this run", blocks=[Command(text=command)]),
             ],
-            notices=["Simulated: a seed was given, so this protects nobody."] * (seed is not None),
+            notices=[] if seed is None else [SIMULATED],
         )
         summary: dict[str, Any] = plain(
             {
@@ -186,7 +186,7 @@ def _model_blocks(models: Rows, reasons: tuple[str, ...]) -> list[Block]:
         cost = "" if row["epsilon"] is None else f", ε = {rounded_up(row['epsilon'], 3)}"
         areas[f"{row['model']}{cost}"] = row["AUC"]
     axis = "area under the ROC curve (AUC)"
-    caption = f"Figures on test rows, which no model has seen; delta {DELTA:g}."
+    caption = f"Figures on test rows that no model has seen; delta {DELTA:g}."
     return [
         TableBlock(caption=caption, rows=models, columns=MODELS),
         drawn(
@@ -207,8 +207,10 @@ def _label_blocks(labels: Rows) -> list[Block]:
     return [
         TableBlock(caption=caption, rows=labels, columns=LABELS),
         drawn(
-            "How many of the released ones the majority of the teachers wants.",
-            lambda: bars(figures, title="What noise leaves of the votes", axis="actual precision"),
+            "Share of the released ones that the majority of the teachers wants.",
+            lambda: bars(
+                figures, title="Effect of the noise on the labels", axis="actual precision"
+            ),
         ),
         LABELS_MEAN,
     ]

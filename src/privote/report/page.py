@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
+from html import escape as escaped
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from .plots import SEALED
 from .tables import Column, Row, cell, columns_of, is_cost, is_numeric, is_sealed, mark_name
 
 _CSS = Path(__file__).with_name("page.css")
+_PERCENT = re.compile(r"(?<=\d) (?=%)")
+_NUMBER = re.compile(r"(below )?[\d,.]+( %)?( (of|to) [\d,.]+( %)?)?")
 _NAMES = re.compile(r'(?<= id=")|(?<=href="#)|(?<=url\(#)')  # of a drawing's parts
 
 # -- what a page is made of ------------------------------------------------------------------------
@@ -76,7 +78,7 @@ def drawn(caption: str, draw: Callable[[], str]) -> Block:
     try:
         return Figure(caption=caption, svg=draw())
     except MissingExtraError as error:
-        return f"(No figure here: {error}.)"
+        return f"(Figure not drawn: {error}.)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +100,11 @@ class Section:
 
 
 # -- as HTML -------------------------------------------------------------------------------------
+
+
+def escape(text: str) -> str:
+    """Return text for the page; a number stays with its per cent sign."""
+    return _PERCENT.sub("\N{NO-BREAK SPACE}", escaped(text))
 
 
 def write_page(path: str | Path, **content: Any) -> Path:
@@ -136,15 +143,15 @@ def render_page(
     if hidden and not sealed:
         raise InputError(
             "sealed",
-            "must be True to write numbers that are for the owner's eyes, got False with such "
-            f"numbers under {hidden[0]!r}",
+            "must be True to write numbers that are for the owner's eyes; there are some under "
+            f"{hidden[0]!r}",
         )
     warnings = list(notices)
     if hidden:
         warnings.append(
-            f"Not for publication. What is marked \N{LEFT DOUBLE QUOTATION MARK}{OWNER_ONLY}"
-            "\N{RIGHT DOUBLE QUOTATION MARK} is about the private data and is covered by no "
-            "guarantee: it must not leave."
+            f"Not for publication. Numbers marked \N{LEFT DOUBLE QUOTATION MARK}{OWNER_ONLY}"
+            "\N{RIGHT DOUBLE QUOTATION MARK} depend on the private data and are not covered by "
+            "any guarantee."
         )
     ids = count(1)
     body = "\n".join(_section(i, section, ids) for i, section in enumerate(sections, 1))
@@ -190,17 +197,26 @@ def _facts(facts: Facts) -> str:
 
 def _table(block: TableBlock, label: str) -> str:
     columns = columns_of(block.rows, block.columns)
-    number_class = {c.key: ' class="number"' for c in columns if is_numeric(block.rows, c.key)}
+    number_class = {c.key: ' class="number"' for c in columns if _right(block.rows, c.key)}
     head = "".join(
         f'<th scope="col"{number_class.get(c.key, "")}>{escape(c.title)}</th>' for c in columns
     )
     lines = "\n".join(f"<tr>{_line(row, columns, number_class)}</tr>" for row in block.rows)
     caption = f'<caption id="{label}">{escape(block.caption)}</caption>'
+    chart = any(isinstance(cell, Bar) for row in block.rows for cell in row.values())
+    kind = ' class="chart"' if chart else ""
     # The frame scrolls on narrow screens; the tab stop lets a keyboard scroll it.
     return (
-        f'<div class="frame" role="region" aria-labelledby="{label}" tabindex="0"><table>'
+        f'<div class="frame" role="region" aria-labelledby="{label}" tabindex="0"><table{kind}>'
         f"{caption}\n<thead><tr>{head}</tr></thead>\n<tbody>\n{lines}\n</tbody></table></div>"
     )
+
+
+def _right(rows: Sequence[Row], key: str) -> bool:
+    """Return whether a column stands on the right: numbers, also with words such as "of 12"."""
+    shown = [value for row in rows if (value := row.get(key)) is not None]
+    words = bool(shown) and all(isinstance(v, str) and _NUMBER.fullmatch(v) for v in shown)
+    return words or is_numeric(rows, key)
 
 
 def _line(row: Row, columns: Sequence[Column], number_class: Mapping[str, str]) -> str:

@@ -36,7 +36,7 @@ _RC: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: it can be selected, searched and read aloud
     "svg.hashsalt": "privote",  # the same numbers give the same file
     "font.family": "sans-serif",
-    "font.size": 11,
+    "font.size": 13,  # legible on a phone, where the figure is half as wide
     "text.parse_math": False,  # a name with two dollar signs is still a name
     "hatch.linewidth": 1.2,
     "axes.edgecolor": INK,
@@ -82,7 +82,7 @@ def sheet(height: float, panels: int = 1) -> Iterator[tuple[Any, list[Any]]]:
 
 def heading(axes: Any, title: str, *, small: bool = False) -> None:
     """Put the title above the axes, where a text would have it: on the left."""
-    size, pad = (10, 7) if small else (12.5, 12)
+    size, pad = (10, 7) if small else (14.5, 12)
     axes.set_title(title, loc="left", fontsize=size, fontweight="bold", pad=pad)
 
 
@@ -111,7 +111,13 @@ def svg_of(figure: Any, alt: str, *, sealed: bool = False) -> str:
     )
 
 
-def bars(values: Mapping[str, float], *, title: str, axis: str) -> str:
+def bars(
+    values: Mapping[str, float],
+    *,
+    title: str,
+    axis: str,
+    spans: Sequence[tuple[float, float]] | None = None,
+) -> str:
     """Return horizontal bars.
 
     Parameters
@@ -120,13 +126,19 @@ def bars(values: Mapping[str, float], *, title: str, axis: str) -> str:
         How long each bar is, by its name, from top to bottom.
     title, axis
         What stands above the figure, and what the bars show.
+    spans
+        The interval that each lies in, drawn as a line.
     """
     with sheet(1.3 + 0.46 * len(values)) as (figure, (axes,)):
-        longest = max(values.values())
+        longest = max([*values.values(), *(high for _, high in spans or ())])
         axes.barh(range(len(values)), values.values(), height=0.62, color=PALETTE[0])
         for place, value in enumerate(values.values()):
+            end = value
+            if spans is not None:
+                low, end = spans[place]
+                axes.plot([low, end], [place, place], color=INK, marker="|", linewidth=1.5)
             axes.annotate(
-                cell(value), (value, place), (6, 0), textcoords="offset points", va="center"
+                cell(value), (end, place), (6, 0), textcoords="offset points", va="center"
             )
         axes.set_xlim(0, longest * 1.12 or 1)  # room for the number of the longest bar
         axes.set_yticks(range(len(values)), values)

@@ -10,8 +10,8 @@ from privote.errors import InputError
 from privote.files import complete
 from privote.planning.polls import PollPlan
 from privote.polls import PollResult, Share
-from privote.polls.poll import SIMULATED, UNCOUNTED
-from privote.release import OWNER_ONLY
+from privote.polls.poll import UNCOUNTED
+from privote.release import OWNER_ONLY, SIMULATED, UNCERTAIN
 
 from .page import Bar, Facts, Section, TableBlock, render_page
 
@@ -19,7 +19,7 @@ Plans = Mapping[str, Sequence[PollPlan]]  # for winners alone, or with shares: o
 
 _SHOWN = 25  # rows that fit on the sheet
 _LISTED = 6  # winners in a table; more are one paragraph
-_CALLS = {"above": "above", "below": "not above", "too close": "too close to call"}
+_CALLS = {"above": "above the quota", "below": "not above the quota"}
 
 
 def poll_page(result: PollResult) -> str:
@@ -68,7 +68,8 @@ def pages(folder: str | Path, *, owner: bool = False, force: bool = False) -> di
     for file in files.values():
         if file.exists() and not force:
             raise InputError(
-                "output", f"must be new, and {str(file)!r} exists; or give `force=True`"
+                "output",
+                f"must be new, and {str(file)!r} exists; give `force=True` to overwrite it",
             )
     return files
 
@@ -98,7 +99,7 @@ def owner_view(result: PollResult) -> str:
             "true count": int(count),
             "released": released.get(name),
             "won": "yes" if name in won else "",
-            "won without noise": "yes" if name in true else "",
+            "wins without noise": "yes" if name in true else "",
             "may be shown": OWNER_ONLY,
         }
         for name, count in sorted(
@@ -109,13 +110,13 @@ def owner_view(result: PollResult) -> str:
     emptied = result.sealed.emptied
     return render_page(
         title=f"For the owner's eyes: {result.title}",
-        intro="True counts. No promise covers them: whoever sees this page sees the ballots' sum.",
+        intro="True counts. They are not covered by epsilon and delta: do not publish this page.",
         sections=[
             Section(
                 heading="True counts",
                 blocks=[
                     TableBlock(caption="True and released.", rows=rows),
-                    f"Ballots that broke the poll's rule and count as empty: {emptied}.",
+                    f"Ballots that broke the poll's rule and were counted as empty: {emptied}.",
                 ],
             )
         ],
@@ -125,16 +126,23 @@ def owner_view(result: PollResult) -> str:
 
 def _winners(result: PollResult) -> TableBlock | str:
     if not result.winners:
-        return f"No option won. Who wins: {result.plan.outcome.describe()}."
-    several = result.shares is None and len(result.winners) > 1
-    unranked = " In the poll's order: who of them has more is not published." if several else ""
+        return f"No option won. Rule: {result.plan.outcome.describe()}."
+    ranked, unsure = result.shares is not None, result.uncertain
+    caption = f"Rule: {result.plan.outcome.describe()}."
+    if not ranked and len(result.winners) > 1:
+        caption += " Listed in the poll's order: their ranking is not published."
+    if unsure:
+        caption += " Uncertain winners might not have won without the noise."
     if len(result.winners) > _LISTED:
-        return f"{'; '.join(result.winners)}. Who won: {result.plan.outcome.describe()}.{unranked}"
-    ranked = result.shares is not None
+        return f"{'; '.join(result.named())}. {caption}"
     return TableBlock(
-        caption=f"Who won: {result.plan.outcome.describe()}.{unranked}",
+        caption=caption,
         rows=[
-            {"": place, "option": name} if ranked else {"option": name}
+            {
+                **({"": place} if ranked else {}),
+                "option": name,
+                **({"seat": UNCERTAIN if name in unsure else "sure"} if ranked else {}),
+            }
             for place, name in enumerate(result.winners, 1)
         ],
     )
@@ -154,31 +162,34 @@ def _facts(result: PollResult) -> Facts:
 def _shares(result: PollResult, shares: Sequence[Share]) -> list[str | TableBlock]:
     sure, each = f"{100 * result.plan.confidence:g} %", result.plan.size.each
     close = sum(not call.decided for call in result.calls)
-    calls = ["decided" if call.decided else "too close to call" for call in result.calls]
+    ahead = ["ahead of the next" if call.decided else "" for call in result.calls]
+    decided = [
+        ", ".join(filter(None, (_CALLS.get(share.call or ""), call)))
+        for share, call in zip(shares, [*ahead, ""], strict=True)
+    ]
     rows = [
         {
             "option": share.option,
             "": Bar(share.share / each, share.low / each, share.high / each),
             "share": _share(share.share, each),
-            "from": _share(share.low, each),
-            "to": _share(share.high, each),
-            **({} if share.call is None else {"the quota": _CALLS[share.call]}),
-            "ahead of the next": call,
+            "interval": f"{_share(share.low, each)} to {_share(share.high, each)}",
+            **({"decided": words} if any(decided) else {}),
         }
-        for share, call in zip(shares, [*calls, None], strict=True)
+        for share, words in zip(shares, decided, strict=True)
     ]
-    unit = "of the voters" if each == 1 else "in points a voter"
+    unit = "of the voters" if each == 1 else "in points per voter"
     blocks: list[str | TableBlock] = [
         TableBlock(
-            caption=f"Shares, {unit}. Lines are intervals: with {sure} all of them hold at once.",
+            caption=f"Shares, {unit}. Lines are intervals; all of them hold at once with {sure} "
+            "probability.",
             rows=rows[:_SHOWN],
         ),
-        f"Of {len(result.calls)} neighbours in rank {len(result.calls) - close} are decided and "
-        f"{close} too close to call at this epsilon: released counts must be more than "
-        f"{result.apart:,} apart ({sure}, for all pairs at once).",
+        f"Of {len(result.calls)} adjacent pairs, {len(result.calls) - close} are decided and "
+        f"{close} are too close to call: released counts must be more than {result.apart:,} apart "
+        f"({sure} confidence for all pairs at once).",
     ]
     if len(shares) > _SHOWN:
-        blocks.append(f"{len(shares) - _SHOWN} more options are in the file beside this page.")
+        blocks.append(f"{len(shares) - _SHOWN} more options are in poll.json.")
     return blocks
 
 

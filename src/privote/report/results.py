@@ -10,7 +10,7 @@ import csv
 import json
 import math
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -20,13 +20,16 @@ import numpy as np
 
 from privote._version import written
 from privote.accounting.renyi import rounded_up
+from privote.deciding import Floats
 from privote.files import complete, sync_files, write_statement
 from privote.learning import save_student
+from privote.learning.direct.training import training_rows
 from privote.learning.jobs import Judgement, Outcome
 from privote.learning.methods import doubts_of, expected
 from privote.learning.pictures import PictureEncoder
 from privote.mechanisms import ABSTAIN
-from privote.release import OWNER_ONLY, Fact, Release, new_to, statement_of
+from privote.mechanisms.base import Bools
+from privote.release import OWNER_ONLY, SIMULATED, Fact, Release, statement_of
 from privote.votes.tables import write_header
 
 from .page import Block, Command, Section, TableBlock, drawn, write_page
@@ -34,21 +37,29 @@ from .plots import by_parameter, by_probability
 from .tables import FIGURES_MEAN, Column, plain
 
 MODEL, OWNERS, OWNERS_PAGE = "student.student", "for-the-owner.json", "for-the-owner.html"
-UNCOVERED = "computed on private rows, covered by no epsilon"
-_SIMULATED = "SIMULATED: a seed was given, so this protects nobody."
+UNCOVERED = "computed on private rows, not covered by epsilon and delta"
+_NOTICES = ("warnings", "simulated")  # facts that every reader must see first
 _OPTIONS = {"n_teachers": "teachers", "n_jobs": "jobs"}
 _TECHNICAL = "In technical words:"
 _HOW = {
-    "gradients": "a linear model, by noisy gradient descent on the records",
-    "moments": "a linear model, from one noisy sum of features times labels",
-    "dpsgd": "a network, by noisy gradient descent on the records",
-    "teachers": "a student, from noisy votes of models that each saw a part of the records",
-    "neighbours": "a student, from noisy votes of the records that are near each public row",
+    "gradients": "a linear model, trained by noisy gradient descent on the records",
+    "moments": "a linear model, computed from one noisy sum of features times labels",
+    "dpsgd": "a network, trained by noisy gradient descent on the records",
+    "teachers": "a student, trained on noisy votes of teachers, each trained on its own part of "
+    "the records",
+    "neighbours": "a student, trained on noisy votes of the records nearest to each public row",
 }
 
 
 def _listed(rows: Iterable[Fact], caption: str) -> TableBlock:
-    return TableBlock(caption=caption, rows=[{"what": r.name, "value": r.text} for r in rows])
+    listed = [{"what": r.name, "value": r.text} for r in rows if r.key not in _NOTICES]
+    return TableBlock(caption=caption, rows=listed)
+
+
+def _notices(facts: Mapping[str, Any], release: Release | None) -> list[str]:
+    rows = [] if release is None else release.rows()
+    warnings = [row.text for row in rows if row.key == "warnings"]
+    return [SIMULATED, *warnings] if facts["simulated"] else warnings
 
 
 # -- labels ----------------------------------------------------------------------------------------
@@ -56,63 +67,79 @@ def _listed(rows: Iterable[Fact], caption: str) -> TableBlock:
 
 def write_label_page(path: Path, release: Release) -> Path:
     """Write a page about released labels: how good they are, and all that is promised."""
-    warnings = [row.text for row in release.rows() if row.key == "warnings"]
-    facts = _listed(release.rows(), "All of this may be published.")
+    facts = _listed(release.rows(), "Everything on this page may be published.")
     return write_page(
         path,
         title="Private labels",
         intro=f"{release.headline}.",
         sections=[
             _labels(release),
-            Section(heading="What was released, and what it promises", blocks=[facts]),
+            Section(heading="What was released, and its guarantee", blocks=[facts]),
         ],
-        notices=[*([_SIMULATED] if release.simulated else []), *warnings],
+        notices=_notices(release.facts(), release),
     )
 
 
 def _labels(release: Release) -> Section:
-    return Section(heading="What to expect of the labels", blocks=labels_blocks(release))
+    return Section(heading="Expected quality of the labels", blocks=labels_blocks(release))
 
 
 def labels_blocks(release: Release) -> list[Block]:
     """Return how many ones each label has and how sure they are: from released numbers alone."""
     labels, chances, quality = release.labels, release.probabilities, release.quality
     rows = []
-    for place, name in enumerate(release.label_names or _numbered(labels.shape[1])):
+    for place, name in enumerate(named(release)):
         ones, held = labels[:, place] == 1, labels[:, place] == ABSTAIN
         row: dict[str, Any] = {"label": name, "ones": int(ones.sum())}
         row["share of ones"] = _percent(ones.sum() / max(1, (~held).sum()))
         if held.any():
-            row["held back"] = int(held.sum())
+            row["withheld"] = int(held.sum())
         if chances is not None:
             row["expected right"] = _percent(chances[ones, place].mean()) if ones.any() else None
-        if quality is not None:
-            row["ones missed"] = _percent(1 - quality["by_label"]["recall"][place])
-            row["gain over always yes or no"] = _percent(quality["by_label"]["gain"][place])
+        if quality is not None and chances is not None:
+            row["ones missed"] = _missed(chances[:, place], ones)
+            row["gain over a constant answer"] = _percent(quality["by_label"]["gain"][place])
         rows.append(row)
-    caption = "By label: how many ones were released"
-    caption += "; noise included." if chances is None else ", and how sure they are."
+    caption = "Ones released per label"
+    caption += "; the noise is included." if chances is None else ", and how certain they are."
     table = TableBlock(caption=caption, rows=rows)
     if chances is None:
         return [table]
-    sides = (("decided 1", labels == 1), ("decided 0", labels == 0))
-    steps = np.linspace(0, 1, 11)
-    counts = {name: np.histogram(chances[cells], steps)[0].tolist() for name, cells in sides}
     figure = drawn(
-        "How many labels have which probability, by all that was released. Near 0 and 1 a label "
-        "is sure; near one half it is a guess: of the ones at 0.6, four in ten are expected to be "
-        "wrong.",
-        lambda: by_probability(
-            counts,
-            title="How sure the labels are",
-            axis="probability that most voters want the label",
-        ),
+        "Number of labels by the probability that most voters want them, given everything "
+        "released. Near 0 or 1 a label is certain; near one half it is a guess: of the ones at "
+        "0.6, four in ten are expected to be wrong.",
+        lambda: certainty(release),
     )
     return [figure, table]
 
 
-def _numbered(labels: int) -> list[str]:
-    return [f"label_{place}" for place in range(labels)]
+def certainty(release: Release) -> str:
+    """Return a drawing of how many labels have which probability."""
+    labels, chances = release.labels, release.probabilities
+    assert chances is not None
+    sides = (("decided 1", labels == 1), ("decided 0", labels == 0))
+    steps = np.linspace(0, 1, 11)
+    counts = {name: np.histogram(chances[cells], steps)[0].tolist() for name, cells in sides}
+    return by_probability(
+        counts,
+        title="How sure the labels are",
+        axis="probability that most voters want the label",
+    )
+
+
+def named(release: Release) -> Sequence[str]:
+    """Return the labels' names, or numbers for names."""
+    return release.label_names or [f"label_{place}" for place in range(release.labels.shape[1])]
+
+
+def _missed(chances: Floats, ones: Bools) -> str | None:
+    """Say how many of the ones that are to be expected were not released; None if there are none.
+
+    Not as a share: all of next to nothing is little.
+    """
+    missed, expected = round(chances[~ones].sum()), round(chances.sum())
+    return f"{missed:,} of {expected:,}" if expected else None
 
 
 def _percent(share: float) -> str:
@@ -168,23 +195,15 @@ class TrainingStatement:
             many = None if release.answered == outcome.rows else f"{release.answered:,}"
             rows += [
                 ("rows", "public rows labelled", f"{outcome.rows:,}"),
-                ("answers", "answers in all", many),
+                ("answers", "answers in total", many),
             ]
         else:
-            rows += [
-                ("epsilon", "epsilon", rounded_up(facts["epsilon"])),
-                ("delta", "delta", rounded_up(facts["delta"])),
-                ("records", f"{self._one}s", f"{facts['records']:,}"),
-                *(
-                    (name, name.replace("_", " "), f"{facts[name]:.6g}")
-                    for name in ("steps", "sample_rate", "noise_multiplier")
-                ),
-                ("protects", "protects", facts["protects"]),
-                ("new", "NEW", new_to(facts["dataset"]) if facts["new"] else None),
-                ("simulated", "SIMULATED", _SIMULATED[11:] if facts["simulated"] else None),
-            ]
+            rows += [(row.key, row.name, row.text) for row in training_rows(facts)]
         if not outcome.persons:
-            assumed = "one record a person: whoever has several is protected less (--group-column)"
+            assumed = (
+                "assumes one record per person: a person with several is protected less (see "
+                "--group-column)"
+            )
             rows.append(("assumed", "assumed", assumed))
         return [
             *(Fact(key, name, str(text)) for key, name, text in rows if text),
@@ -195,11 +214,11 @@ class TrainingStatement:
         """Return what is said in plain words, for whoever signs."""
         said = (
             ("protects", "who is protected", self._whom()),
-            ("epsilon", "what is promised", self._promise()),
-            ("meaning", "what that means", self._example()),
+            ("epsilon", "guarantee", self._promise()),
+            ("meaning", "meaning", self._example()),
             ("model", "what was trained", self._what()),
-            ("reasons", "where settings came from", self._settings()),
-            ("void", "what is not covered, and what would void this", self._void()),
+            ("reasons", "how settings were chosen", self._settings()),
+            ("void", "what is not covered, and what would void the guarantee", self._void()),
         )
         return [Fact(key, name, text, brief=False) for key, name, text in said]
 
@@ -213,8 +232,8 @@ class TrainingStatement:
         if self.outcome.persons:
             return f"{many}. All records of a person are protected together."
         return (
-            f"{many}. A person with several records is protected less: name the column of persons "
-            "for a promise to persons."
+            f"{many}. A person with several records is protected less; name the column of persons "
+            "to protect persons."
         )
 
     def _promised(self) -> float | None:
@@ -226,32 +245,30 @@ class TrainingStatement:
     def _promise(self) -> str:
         facts, epsilon = self.outcome.promise.facts(), self._promised()
         if facts["simulated"]:
-            return "nothing. SIMULATED: the noise came from a seed, so this protects nobody."
+            return "none. SIMULATED: the noise came from a seed, so it protects nobody."
         if epsilon is None:
-            return (
-                "nothing that differential privacy would: this guarantee is about these votes only."
-            )
+            return "not differential privacy: this guarantee holds for these votes only."
         stated, delta = rounded_up(epsilon, 4), rounded_up(facts["delta"])
         known = epsilon < 700  # beyond that no number is large enough
-        factor = f", which is {rounded_up(math.exp(epsilon), 3)}" if known else ""
+        factor = f" (that is {rounded_up(math.exp(epsilon), 3)})" if known else ""
         return (
             f"epsilon {stated} and delta {delta}. If the data of one {self._one} had been "
-            "different, the probability of any outcome would have changed by at most a factor "
+            "different, the probability of any outcome would have changed by at most a factor of "
             f"e^{stated}{factor}, plus {delta}."
         )
 
     def _example(self) -> str:
         epsilon = self._promised()
         if epsilon is None:
-            return "there is no example where nothing is promised."
+            return "no example, because there is no guarantee."
         factor = math.exp(min(epsilon, 700.0))
         odds = min(1.0, factor / (factor + 99) + self.outcome.promise.facts()["delta"])
         return (
-            f"suppose that somebody holds it for one per cent likely that a certain {self._one} "
-            "has a label, and then studies the model and all else that was released. Whatever is "
-            f"found, this belief cannot rise above {rounded_up(100 * odds, 3)} per cent because of "
-            f"that {self._one}'s own data (but for a chance of about delta). What the model says "
-            "about people in general may still be true of this one: that is what it is for."
+            f"suppose that somebody believes with probability 1 % that a certain {self._one} has "
+            "a label, and then studies the model and everything else released. Because of that "
+            f"{self._one}'s own data, this belief cannot rise above {rounded_up(100 * odds, 3)} % "
+            "(except with probability of about delta). What the model says about people in "
+            "general may still apply to this one; that is its purpose."
         )
 
     def _what(self) -> str:
@@ -260,35 +277,35 @@ class TrainingStatement:
         columns += ", ".join(outcome.feature_names or ())
         return (
             f"{_HOW[outcome.fitted.method_]}; it predicts {', '.join(outcome.label_names)} from "
-            f"{columns.strip()}. Its file, {MODEL}, has the SHA-256 digest {self.digest}."
+            f"{columns.strip()}. SHA-256 digest of its file, {MODEL}: {self.digest}."
         )
 
     def _settings(self) -> str:
         fitted = self.outcome.fitted
-        how = "was asked for" if self.outcome.job.method != "auto" else "was chosen"
+        how = "was requested" if self.outcome.job.method != "auto" else "was chosen"
         encoded = ""
         if isinstance(fitted.encoder_, PictureEncoder):
             made = fitted.encoder_.to_plain()
             encoded = (
-                f" Pictures became numbers by the public network {made['network']} (weights with "
-                f"SHA-256 {made['sha256']}), each at {made['size']} x {made['size']} pixels and by "
-                "itself."
+                f" Pictures were embedded by the public network {made['network']} (weights with "
+                f"SHA-256 {made['sha256']}), each separately, at {made['size']} x {made['size']} "
+                "pixels."
             )
         elif fitted.encoder_ is not None:
-            encoded = " How columns become numbers was learnt from public rows alone."
+            encoded = " The encoding of columns was learnt from public rows only."
         return (
-            f"the method, {fitted.method_}, {how}. {' '.join(fitted.reasons_)}{encoded} No setting "
-            "follows from private records, as far as this program knows."
+            f"the method, {fitted.method_}, {how}. {' '.join(fitted.reasons_)}{encoded} As far as "
+            "this program can tell, no setting depends on private records."
         )
 
     def _void(self) -> str:
         persons = "" if self.outcome.persons else " Records that are copies of each other."
         return (
-            "settings that somebody chose by looking at the private records or at figures on them. "
-            "Public rows that are private after all. Features that were scaled or encoded by "
-            "looking at other private records, before they came here. Releases of the same data "
-            f"that were not charged to the same ledger.{persons} Figures on private test rows, "
-            "which no epsilon covers and which must not leave."
+            "settings chosen by looking at the private records or at figures on them. Public "
+            "rows that are in fact private. Features that were scaled or encoded from other "
+            "private records beforehand. Releases of the same data that were not charged to the "
+            f"same ledger.{persons} Figures on private test rows, which are not covered by "
+            "epsilon and delta and must not be published."
         )
 
 
@@ -353,22 +370,21 @@ def write_training_page(path: Path, said: TrainingStatement) -> Path:
     if release is not None:
         sections.append(_labels(release))
         intro = (
-            f"{outcome.rows:,} public rows were labelled by private votes, under "
-            f"the guarantee {release.guarantee!r}; a student learnt from them."
+            f"{outcome.rows:,} public rows were labelled by private votes, under the guarantee "
+            f"{release.guarantee!r}, and a student was trained on them."
         )
     promise = _listed(said.rows(), "In plain words.")
     technical = _listed(said.technical(), _TECHNICAL.replace(":", "."))
     sections += [
-        Section(heading="What is promised", blocks=[promise, technical]),
-        Section(heading="How to make it again", blocks=[Command(text=command(outcome))]),
+        Section(heading="Guarantee", blocks=[promise, technical]),
+        Section(heading="How to repeat this run", blocks=[Command(text=command(outcome))]),
     ]
-    notices = [_SIMULATED] if facts["simulated"] else []
     return write_page(
         path,
         title="A model of private records" if release is None else "A student of private votes",
         intro=intro,
         sections=sections,
-        notices=[*notices, *doubts_of(outcome.fitted.numbers_)],
+        notices=[*_notices(facts, release), *doubts_of(outcome.fitted.numbers_)],
     )
 
 
@@ -406,18 +422,18 @@ def _expected(outcome: Outcome) -> Section:
         for name, share, bar in zip(outcome.label_names, shares, bars, strict=True)
     ]
     table = TableBlock(
-        caption="How common a label is, as far as what was released tells (noise included), and "
-        "the probability from which on the student says yes: to that share of the public rows.",
+        caption="How common each label is, estimated from the release (noise included), and the "
+        "threshold at which the student says yes to that share of the public rows.",
         rows=rows,
         columns=[Column(key=key) for key in ("label", "share", "threshold")],
     )
     blocks: list[Block] = [table, *expected(fitted.numbers_, fitted.method_), *fitted.reasons_]
-    return Section(heading="What to expect of the model", blocks=blocks)
+    return Section(heading="Expected quality of the model", blocks=blocks)
 
 
 def _judged(judgement: Judgement) -> Section:
     private = not judgement.public
-    mark = {"may it leave?": OWNER_ONLY} if private else {}
+    mark = {"may be published?": OWNER_ONLY} if private else {}
     where = f"On test rows: {UNCOVERED}" if private else "On the test rows, which are public"
     return Section(
         heading="How good the student is",
@@ -429,14 +445,14 @@ def _judged(judgement: Judgement) -> Section:
                 rows=[{**row, **mark} for row in judgement.by_label],
             ),
             drawn(
-                "How often a label was there, against the probability that the student gave it. "
-                "On the straight line it could be taken at its word; what decides are the "
-                "thresholds, for which the order is enough.",
+                "How often a label was true, against the probability that the student gave it. "
+                "On the straight line the probabilities are calibrated. The thresholds need only "
+                "the order of the probabilities.",
                 lambda: by_parameter(
-                    {"student": judgement.reliability, "at its word": {0.0: 0.0, 1.0: 1.0}},
+                    {"student": judgement.reliability, "calibrated": {0.0: 0.0, 1.0: 1.0}},
                     title="Reliability",
                     parameter="predicted probability",
-                    quantity="share that was true",
+                    quantity="share of true labels",
                     sealed=private,
                 ),
             ),

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from privote.accounting.renyi import rounded_up
 from privote.errors import InputError, printable
-from privote.release import OWNER_ONLY, SANITIZED, UNCONDITIONAL
+from privote.release import OWNER_ONLY, SANITIZED, UNCERTAIN, UNCONDITIONAL
 from privote.votes.tables import cell_of, write_header
 
 Row = Mapping[str, Any]
@@ -30,12 +30,12 @@ _ROWS = 1 << 12  # of labels that are written at a time
 NOTHING = "–"
 #: What the figures of merit are, for who meets them for the first time.
 FIGURES_MEAN = (
-    "ACC is accuracy, BAC balanced accuracy (a coin has 0.5), AUC the area under the ROC curve "
-    "(guessing has 0.5), MAP mean average precision; each is a mean over labels, and 1 the best."
+    "ACC: accuracy. BAC: balanced accuracy (0.5 for random labels). AUC: area under the ROC curve "
+    "(0.5 for random scores). MAP: mean average precision. Each is a mean over labels; 1 is best."
 )
 
 _MARK_STYLES = {UNCONDITIONAL: "green", SANITIZED: "yellow", OWNER_ONLY: "bold red"}
-_MARK_NAMES = {UNCONDITIONAL: "open", SANITIZED: "care", OWNER_ONLY: "sealed"}
+_MARK_NAMES = {UNCONDITIONAL: "open", SANITIZED: "care", UNCERTAIN: "care", OWNER_ONLY: "sealed"}
 _COSTS = {"epsilon", "delta", "price", "cost", "used", "spent", "ε", "δ"}
 
 
@@ -60,7 +60,7 @@ class Column:
 
     def __post_init__(self) -> None:
         if not isinstance(self.digits, int) or not 0 <= self.digits <= 12:
-            raise InputError("digits", "must be a whole number from 0 to 12", self.digits)
+            raise InputError("digits", "must be an integer from 0 to 12", self.digits)
 
     @property
     def costs(self) -> bool:

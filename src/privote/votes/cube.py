@@ -84,9 +84,15 @@ class Ballots:
     :func:`privote.votes.arrays.read`; the constructor is for sources that check by themselves: they
     give ``rows(start, stop)``, and where the votes of a query are whole bytes of bits, these too,
     as ``packed(start, stop)``.
-    With ``steps`` above 1 a vote is a whole number of them from 0 to that, or missing.
-    ``query_names``, ``voter_names`` and ``label_names`` are what they are called, in order, or
-    None. Those of queries and labels are public, those of voters are never released.
+    With ``steps`` above 1, a vote is an integer from 0 to ``steps``, or missing.
+    ``query_names``, ``voter_names`` and ``label_names`` are the names in order, or None. Names of
+    queries and labels are public; names of voters are never released.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> pv.Ballots.of(np.zeros((10, 50, 4), bool))
+    Ballots(10 queries, 50 voters, 4 labels)
     """
 
     sparse = False
@@ -151,7 +157,7 @@ class Ballots:
         if isinstance(votes, BallotSource):
             if threshold is not None:
                 raise InputError(
-                    "threshold", "applies to probabilities, and votes are ballots already"
+                    "threshold", "applies to probabilities, but these votes are already ballots"
                 )
             return votes
         from .arrays import read
@@ -207,7 +213,7 @@ class Ballots:
         seen = check_votes(array)
         missing = array.dtype.kind in "if" if may_be_missing is None else may_be_missing
         if seen and not missing:
-            raise BallotError("may_be_missing", "is False, but votes holds missing votes (-1)")
+            raise BallotError("may_be_missing", "is False, but some votes are missing (-1)")
         return cls(shape, lambda a, b: as_votes(array[a:b], missing), missing=missing)
 
     @classmethod
@@ -275,16 +281,23 @@ class Ballots:
 
 
 class SparseBallots:
-    """Ballots of which few of very many voters cast one on each query.
+    """Ballots of many voters, of whom only a few vote on each query.
 
     Parameters
     ----------
     query, voter
-        (speakers,) The query and the voter of each ballot cast; at most one ballot a pair.
+        (ballots,): the query and the voter of each ballot cast; at most one ballot per pair.
     votes
-        (speakers, labels) bool.
+        (ballots, labels): bool.
     queries, voters
-        How many there are in all, silent ones included.
+        Total numbers, silent voters included.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> votes = np.array([[True, False]])
+    >>> pv.SparseBallots([0], [7], votes, queries=10, voters=50)
+    SparseBallots(10 queries, 50 voters, 2 labels, 1 ballots)
     """
 
     sparse = True
@@ -307,7 +320,7 @@ class SparseBallots:
             )
         check_shape((queries, voters, ballots.shape[1]))
         if check_votes(ballots[None]):
-            raise BallotError("votes of sparse ballots must be 0 or 1: who is silent is left out")
+            raise BallotError("votes of sparse ballots must be 0 or 1; leave out silent voters")
         places = []
         for name, given, bound in (("query", query, queries), ("voter", voter, voters)):
             array = _array(name, given)
@@ -318,7 +331,7 @@ class SparseBallots:
                 )
             outside = array[(array < 0) | (array >= bound)]
             if outside.size:
-                raise BallotError(name, f"must lie in 0..{bound - 1}", int(outside[0]))
+                raise BallotError(name, f"must be from 0 to {bound - 1}", int(outside[0]))
             places.append(array.astype(np.int64))
         order = np.lexsort((places[1], places[0]))
         self._query, self._voter = places[0][order], places[1][order]
@@ -369,11 +382,13 @@ class SparseBallots:
 def _array(name: str, values: Any) -> Any:
     """Return values as an array; refuse what is ragged, and masks, which would be lost."""
     if isinstance(values, np.ma.MaskedArray):
-        raise BallotError(name, "must be a plain array: a mask says nothing here, -1 is missing")
+        raise BallotError(
+            name, "must be a plain array, not a masked one; use -1 for a missing vote"
+        )
     try:
         return values if isinstance(values, np.ndarray | StoredArray) else np.asarray(values)
     except ValueError:
-        raise BallotError(name, "must be one array, its rows of one length") from None
+        raise BallotError(name, "must be one array with rows of equal length") from None
 
 
 def block_queries(voters: int, labels: int) -> int:

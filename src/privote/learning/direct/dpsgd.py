@@ -75,8 +75,8 @@ _MEMORY = 1 << 30  # bytes that are kept for the gradients of a chunk
 _EVEN = 32  # torch computes so many numbers at once, and rounds the rest of a chunk otherwise
 _PASSES = 3  # after which a network must be what it was
 _MIXES = (
-    "must answer about each row by itself, but one row of a batch changes what it says about "
-    "another: no private training is possible with it"
+    "must treat each row separately, but one row of a batch changes the output for another: it "
+    "cannot be trained privately"
 )
 
 
@@ -136,7 +136,8 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
     device
         Where gradients are computed: ``"cpu"``, ``"cuda"`` or ``"mps"``.
     hours
-        Refuse to start what would take longer, as one step on made-up rows tells.
+        Refuse to start what would take longer, as one step on made-up rows tells, with one record
+        a person.
     random_state
         Seeds the first weights, not the noise; ``seed`` does where it is None.
     seed
@@ -146,9 +147,8 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
 
     Attributes
     ----------
-    network_, thresholds_, learning_rate_, seconds_
-        The trained torch module; 0.5 for every label; the rate that was used; how long training
-        was expected to take.
+    network_, thresholds_, learning_rate_
+        The trained torch module; 0.5 for every label; the rate that was used.
     privacy_
         :class:`~privote.learning.direct.training.TrainingPrivacy`: what may be published.
     history_
@@ -208,11 +208,14 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         with seeded(self._first):
             network, chunk = self._start(seen.shape, Y.shape[1])
         steps, rate = self._sampling(records)
-        chunks = steps * ceil(rate * len(seen) / chunk) + 2  # of trials
-        reading = perf_counter()
-        seen[np.arange(min(len(seen), 4))]
-        reading = 0.0 if self.frozen else (perf_counter() - reading) / 4 * rate * len(seen) * steps
-        self.seconds_ = check_hours(chunks * self._pace + reading, self.hours)
+        # By public numbers and rows: how many records persons have is private, and so is how long
+        # it takes to read them.
+        seconds = self._pace * (steps * ceil(rate * records / chunk) + 2)  # of trials
+        if X_public is not None and not self.frozen:
+            public, start = Rows(X_public), perf_counter()
+            public[np.arange(min(len(public), 4))]
+            seconds += (perf_counter() - start) / 4 * rate * records * steps
+        check_hours(seconds, self.hours)
         return network, chunk, seen, Y, sizes, scaling
 
     def _train(self, given: Any, plan: TrainingPlan, noise: Noise, paid: Paid) -> list[Floats]:
@@ -413,7 +416,8 @@ class ClippedSum:
         torch = require_torch("DPSGD")
         parts = [part.reshape(len(part), -1) for part in gradients]
         lengths = [torch.linalg.vector_norm(part, dim=1, dtype=torch.float64) for part in parts]
-        norms = torch.stack(lengths).norm(dim=0)
+        # Added up one by one: a norm over weights is rounded by how many records there are.
+        norms = sum(length * length for length in lengths).sqrt()
         self.below += float((norms[:records] <= self.clip).sum()) - records / 2
         most = self.clip * (1 - SUM_HAIR)
         factor = most / norms.clamp(min=most)
@@ -555,8 +559,8 @@ def check_memory(network: Any, shape: tuple[int, ...]) -> None:
     if change is not None:
         raise InputError(
             "network",
-            "must keep nothing of the rows it is shown: what it keeps is not covered by any "
-            f"epsilon. A forward pass changes {change}; layers with running statistics do that",
+            "must not store anything about the rows: that is not covered by epsilon and delta. A "
+            f"forward pass changes {change}, as layers with running statistics do",
         )
     for rows in _made_up(2, shape):
         _check_apart(kept, rows)

@@ -333,47 +333,53 @@ def clipped_sum(
         (features, labels), and the sum over records of +1/2 (not clipped) or -1/2 (clipped).
     """
     total, below, most = np.zeros_like(weights), 0.0, clip * (1 - SUM_HAIR)
-    every: list[Floats] = []
+    every: list[tuple[Floats, Floats]] = []
     with one_thread(), np.errstate(over="ignore", invalid="ignore"):
         for block, place in padded_blocks(rows):
+            real = place.stop - place.start
             truth = np.full((block.shape[0], Y.shape[1]), -1, Y.dtype)
-            truth[: place.stop - place.start] = Y[place]
+            truth[:real] = Y[place]
             residuals = np.nan_to_num(expit(np.asarray(block @ weights) + offset) - truth)
             residuals[truth < 0] = 0.0
-            if sizes is not None:
-                every.append(residuals[: place.stop - place.start])
-                continue
             squares = block.multiply(block) if sp.issparse(block) else block * block
             norms = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
             norms = norms * np.sqrt((residuals * residuals).sum(axis=1))
             norms[np.isnan(norms)] = np.inf
+            if sizes is not None:
+                every.append((residuals[:real], norms[:real]))
+                continue
             total += np.asarray(block.T @ (residuals * (most / np.maximum(norms, most))[:, None]))
-            below += float((norms[: place.stop - place.start] <= clip).sum())
+            below += float((norms[:real] <= clip).sum())
         if sizes is not None:
-            return _clipped_means(rows, np.concatenate([*every, Y[:0]]), sizes, clip)
+            each, lengths = zip(*every, strict=True) if every else ([Y[:0]], [np.zeros(0)])
+            return _clipped_means(rows, np.concatenate(each), np.concatenate(lengths), sizes, clip)
     return total, below - rows.shape[0] / 2
 
 
 def _clipped_means(
-    rows: Any, residuals: Floats, sizes: npt.NDArray[np.int64], clip: float
+    rows: Any, residuals: Floats, lengths: Floats, sizes: npt.NDArray[np.int64], clip: float
 ) -> tuple[Floats, float]:
     """Return the sum over persons of clipped mean gradients, and the count.
 
     A person's mean is written out, and it is that vector which is clipped and added. A product with
     a sparse matrix adds up a person's records in their order, so no bit of it depends on others.
+    Nor may its norm, or all those at the bar change sides in the count: squares are added up in an
+    order that no number of persons changes, and where there is one record, the norm is that of
+    ``lengths`` (rows,), which counts where nobody has several.
     """
     total, below = np.zeros((rows.shape[1], residuals.shape[1])), -len(sizes) / 2
     ends = np.append(0, np.cumsum(sizes))
     most, some = clip * (1 - SUM_HAIR), max(1, _VALUES // total.size)
     for start in range(0, len(sizes), some):
-        here = ends[start : start + some + 1]
+        here, many = ends[start : start + some + 1], sizes[start : start + some]
         mine, count = slice(here[0], here[-1]), int(here[-1] - here[0])
-        shares = residuals[mine] / np.repeat(sizes[start : start + some], np.diff(here))[:, None]
+        shares = residuals[mine] / np.repeat(many, many)[:, None]
         places, shape = np.arange(count), (len(here) - 1, count)
         adders = [sp.csr_matrix((label, places, here - here[0]), shape) for label in shares.T]
         means = [adder @ rows[mine] for adder in adders]
         dense = np.stack([mean.toarray() if sp.issparse(mean) else mean for mean in means])
-        norms = np.sqrt((dense * dense).sum(axis=(0, 2)))
+        norms = np.sqrt((dense * dense).sum(axis=0).sum(axis=1))
+        norms = np.where(many == 1, lengths[here[:-1]], norms)
         norms[np.isnan(norms)] = np.inf
         dense[:, ~np.isfinite(norms)] = 0.0
         total += np.tensordot(most / np.maximum(norms, most), dense, (0, 1)).T
@@ -446,7 +452,9 @@ class DPMoments(PrivateLinear):
 
     def _prepare(self, rows: Any, Y: Labels, unit: Persons, X_public: Any, records: int) -> Any:
         if X_public is None:
-            raise InputError("X_public", "must be given: features times features come from there")
+            raise InputError(
+                "X_public", "must be given: the feature covariance is computed from public rows"
+            )
         public = self._look(X_public, records, Y.shape[1])
         return moments(self._design(rows), Y, unit, self.tau), public
 

@@ -39,7 +39,7 @@ from ...guardian import Accounts
 from ...ledger import Budget, Ledger
 from ...ledger.records import digest_of, stated
 from ...ledger.totals import check_scope
-from ...release import PERSON, RECORD
+from ...release import PERSON, RECORD, SIMULATED, Fact, Shown, new_to
 from ..rows import (
     Floats,
     LabelClassifier,
@@ -48,6 +48,7 @@ from ..rows import (
     check_labels,
     count_rows,
     fraction,
+    warn_of_scikit_learn,
 )
 from .noise import Noise, TrainingPlan
 
@@ -116,6 +117,8 @@ class PrivateTraining(LabelClassifier):
             Go on from what a call with the same arguments left behind in ``draft``, at no further
             charge.
         """
+        if self.seed is None:
+            warn_of_scikit_learn(ledger)
         settings = self.get_params().items()
         asked = {name: str(value) for name, value in settings if name != "progress"}
         asked |= {"dataset": dataset, "consumer": str(consumer)}
@@ -238,8 +241,26 @@ def rows_of(persons: npt.NDArray[np.intp], sizes: Sizes) -> npt.NDArray[np.intp]
 # -- what is promised, and where it is charged -----------------------------------------------------
 
 
+def training_rows(facts: Mapping[str, Any]) -> list[Fact]:
+    """Return what is said about a training without votes, from :meth:`TrainingPrivacy.facts`."""
+    whom = "persons" if facts["protects"] == PERSON else "records"
+    rows = [
+        ("epsilon", "epsilon", rounded_up(facts["epsilon"])),
+        ("delta", "delta", rounded_up(facts["delta"])),
+        ("records", whom, f"{facts['records']:,}"),
+        *(
+            (name, name.replace("_", " "), f"{facts[name]:.6g}")
+            for name in ("steps", "sample_rate", "noise_multiplier")
+        ),
+        ("protects", "protects", facts["protects"]),
+        ("new", "NEW", new_to(facts["dataset"]) if facts["new"] else None),
+        ("simulated", "SIMULATED", SIMULATED[11:] if facts["simulated"] else None),
+    ]
+    return [Fact(key, name, text) for key, name, text in rows if text]
+
+
 @dataclass(frozen=True, kw_only=True)
-class TrainingPrivacy:
+class TrainingPrivacy(Shown):
     """What may be published about a privately trained model.
 
     Attributes
@@ -290,6 +311,10 @@ class TrainingPrivacy:
         """Return all of it as plain values, for JSON and for the model's file."""
         return {**asdict(self), "drawn": list(self.drawn), "guarantee": self.released}
 
+    def brief(self) -> dict[str, str]:
+        """Return what was done and what it costs, in a few words each."""
+        return {row.name: row.text for row in training_rows(self.facts())}
+
     def statement(self) -> str:
         """Return one sentence for whoever reads the model."""
         what = "replaced" if self.adjacency == "replace" else "added or removed"
@@ -298,25 +323,25 @@ class TrainingPrivacy:
         if self.simulated:
             return (
                 "Simulated: the noise came from a seed, so this model protects nobody. Without a "
-                f"seed it would be {promise}-differentially private for {who}."
+                f"seed, it would be {promise}-differentially private for {who}."
             )
         done = f"{self.steps} noisy gradients, sampling rate {self.sample_rate:g}"
         used, counted = "", "records"
         if self.protects == PERSON:
-            used, counted = " Each person took part with the mean over its records.", "persons"
+            used, counted = " The mean of each person's records was used.", "persons"
         if self.released == MOMENTS:
             done = "one noisy sum of features times labels"
         noise = f"{self.noise_multiplier:g}"
         if self.decay != 1:
-            noise += f" at first and {self.noise_multiplier * self.decay:g} in the end"
-        new = ", which is new to its ledger" if self.new else ""
+            noise += f" in the first steps and {self.noise_multiplier * self.decay:g} in the last"
+        new = ", which is new to this ledger" if self.new else ""
         charged = (
             "" if self.dataset is None else f" It is charged to data set {self.dataset!r}{new}."
         )
         return (
             f"The weights are {promise}-differentially private for {who}: {done}, noise multiplier "
-            f"{noise}.{used} The number of {counted}, {self.records}, is public."
-            f"{charged} Settings chosen by looking at the private records are not covered."
+            f"{noise}.{used} The number of {counted}, {self.records}, is public.{charged} Settings "
+            "that were chosen by looking at the private records are not covered."
         )
 
 
@@ -448,9 +473,7 @@ def _charge(
     Returns what its entry says of the training.
     """
     if plan.adjacency != "replace":
-        raise InputError(
-            "adjacency", "must be 'replace' with a ledger, which counts that", plan.adjacency
-        )
+        raise InputError("adjacency", "must be 'replace' with a ledger", plan.adjacency)
     budget, ledger = accounts.budget, accounts.ledger
     named = {"mechanism": released, "steps": plan.steps, "sample_rate": plan.sample_rate}
     if plan.decay != 1:
@@ -462,7 +485,10 @@ def _charge(
             noise = float(entry["mechanism"]["noise_multiplier"])
             same = {**facts, "mechanism": {**named, "noise_multiplier": noise}}
             if any(entry[name] != value for name, value in same.items()):
-                raise InputError("resume", "must be for what was charged: records, labels, steps")
+                raise InputError(
+                    "resume",
+                    "must repeat the request that was charged: the same records, labels and steps",
+                )
             accounts.paid(totals, plan.rdp(noise, DEFAULT_ORDERS))
             return same
 
@@ -476,8 +502,8 @@ def _charge(
             if low > _MOST_NOISE * least:
                 raise BudgetError(
                     f"what is left of `epsilon={rounded_up(budget.epsilon)}` at "
-                    f"`delta={rounded_up(budget.delta)}` for data set {accounts.dataset!r} "
-                    "buys no training"
+                    f"`delta={rounded_up(budget.delta)}` for data set {accounts.dataset!r} is too "
+                    "little to train a model"
                 )
         while high > low * (1 + _CLOSE):
             middle = (low + high) / 2

@@ -74,7 +74,7 @@ def build_network(
     if callable(network):
         module = network(shape, outputs)
         if any(map(require_torch("networks").nn.parameter.is_lazy, module.parameters())):
-            raise InputError("network", "must have layers of known sizes, and has lazy ones")
+            raise InputError("network", "must have layers of known sizes, not lazy ones")
         return module
     if network in VECTOR_NETWORKS:
         if len(shape) != 1:
@@ -143,7 +143,7 @@ def last_layer(module: Any) -> Any:
     nn = require_torch("networks").nn
     found = [part for part in module.modules() if isinstance(part, nn.Linear)]
     if not found:
-        raise UnavailableError("the network must end in a torch.nn.Linear layer, it has none")
+        raise UnavailableError("the network must end in a torch.nn.Linear layer; it has none")
     return found[-1]
 
 
@@ -188,7 +188,7 @@ def set_weights(module: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     own = module.state_dict()
     if set(own) != set(arrays):
         raise InputError(
-            f"weights must be those of this network: missing {sorted(set(own) - set(arrays))[:3]}, "
+            f"weights must match this network: missing {sorted(set(own) - set(arrays))[:3]}, "
             f"unknown {sorted(set(arrays) - set(own))[:3]}"
         )
     for name, value in own.items():
@@ -213,9 +213,11 @@ def load_weights(module: Any, path: str | os.PathLike[str]) -> list[str]:
     try:
         given = torch.load(os.fspath(path), map_location="cpu", weights_only=True)
     except FileNotFoundError:
-        raise InputError(f"weights must be a file, {str(path)!r} does not exist") from None
+        raise InputError(f"weights {str(path)!r} do not exist") from None
     except Exception as error:  # torch raises several kinds, by what is wrong with the file
-        raise InputError(f"weights in {str(path)!r} cannot be read without code: {error}") from None
+        raise InputError(
+            f"weights in {str(path)!r} cannot be read without running code: {error}"
+        ) from None
     if isinstance(given, Mapping) and isinstance(given.get("state_dict"), Mapping):
         given = given["state_dict"]
     if not isinstance(given, Mapping) or not all(map(torch.is_tensor, given.values())):
@@ -238,8 +240,8 @@ def load_weights(module: Any, path: str | os.PathLike[str]) -> list[str]:
     ]
     if absent:
         raise InputError(
-            f"weights in {str(path)!r} are not of this network: {len(absent)} parts are missing "
-            f"or of another shape, the first is {absent[0]}"
+            f"weights in {str(path)!r} do not match this network: {len(absent)} parts are missing "
+            f"or have another shape, first {absent[0]}"
         )
     module.load_state_dict({**own, **fitting})
     return surplus

@@ -64,7 +64,7 @@ class Rows:
         if hasattr(X, "iloc"):
             X = X.to_numpy()
         if isinstance(X, np.ndarray) and X.dtype.kind not in "biuf":
-            raise InputError("X", f"must hold numbers, got an array of type {X.dtype}")
+            raise InputError("X", f"must contain numbers, got an array of type {X.dtype}")
         self._X = X.tocsr() if sp.issparse(X) else X
         self.shape: tuple[int, ...] = tuple(int(extent) for extent in X.shape[1:])
         self._bounded = bounded
@@ -332,8 +332,8 @@ class NetworkClassifier(LabelClassifier):
         return np.concatenate([np.zeros((0, self.n_labels_)), *parts])
 
 
-def check_hours(seconds: float, hours: float) -> float:
-    """Return how long a training takes; say so if that is a while, refuse what takes longer.
+def check_hours(seconds: float, hours: float) -> None:
+    """Say how long a training takes if that is a while, refuse what takes longer.
 
     Parameters
     ----------
@@ -349,7 +349,6 @@ def check_hours(seconds: float, hours: float) -> float:
     if seconds > _A_WHILE:
         message = f"training takes about {words} on this machine"
         warnings.warn(message, PrivoteWarning, stacklevel=2)
-    return seconds
 
 
 def check_counts(model: Any, *names: str) -> None:
@@ -380,4 +379,4 @@ def _check_sizes(
     else:
         needed = (inputs + 1) * labels
     if needed > held:
-        raise InputError(f"arrays hold {held} weights, a network of these sizes has {needed}")
+        raise InputError(f"arrays contain {held} weights; a network of these sizes has {needed}")

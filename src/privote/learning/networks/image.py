@@ -201,12 +201,13 @@ def check_time(
     """Say how long networks take to train and to answer; refuse more than their ``hours``.
 
     Teachers learn from ``X`` between them, so many at a time, and each answers on ``X_public``,
-    from which the student learns. What is no network of ours is not timed.
+    from which the student learns. What is no network of ours is not timed. Only public rows are
+    read.
     """
     seconds, hours = 0.0, []
     if isinstance(teacher, ImageNetwork):
         each = (X.shape[0], teachers * X_public.shape[0])
-        seconds += teacher.seconds(X, labels, *each) / max(1, int(effective_n_jobs(n_jobs)))
+        seconds += teacher.seconds(X_public, labels, *each) / max(1, int(effective_n_jobs(n_jobs)))
         hours.append(teacher.hours)
     if isinstance(student, ImageNetwork):
         seconds += student.seconds(X_public, labels, X_public.shape[0], X_public.shape[0])

@@ -171,8 +171,8 @@ def binarized(y: npt.NDArray[Any], classes: Any) -> tuple[Labels, npt.NDArray[An
     if classes is None:
         raise InputError(
             "classes",
-            "must be given if y has one axis: which classes there are is public, and must not "
-            "be read off private records",
+            "must be given if y has one axis: the set of classes is public, and must not be "
+            "taken from private records",
         )
     check_classification_targets(y)
     known = np.unique(np.asarray(classes))
@@ -180,7 +180,9 @@ def binarized(y: npt.NDArray[Any], classes: Any) -> tuple[Labels, npt.NDArray[An
         raise InputError("classes", f"must be more than one class, got {known.tolist()}")
     strange = ~np.isin(y, known)
     if strange.any():
-        raise InputError("y", f"must hold classes only, got another one at row {strange.argmax()}")
+        raise InputError(
+            "y", f"must contain only the classes given; row {strange.argmax()} has another"
+        )
     return np.asarray(label_binarize(y, classes=known), np.int8), known
 
 

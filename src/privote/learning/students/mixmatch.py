@@ -131,7 +131,7 @@ class MixMatchClassifier(NetworkClassifier):
         pool = self._pool(rows, X_unlabelled)
         answered = np.flatnonzero((labels >= 0).any(axis=1))
         if not len(answered):
-            raise InputError("y", "must have at least one label that is known, got only -1")
+            raise InputError("y", "must have at least one known label, got only -1")
         recipe = self._recipe(len(rows.shape) == 3)
         if len(answered) < len(labels):
             rows = Rows(take_rows(X, answered))

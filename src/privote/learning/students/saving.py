@@ -133,7 +133,9 @@ def save_student(
     try:
         described = json.dumps(facts, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise InputError("student", f"cannot be saved without code: {error}") from None
+        raise InputError(
+            "student", f"cannot be saved without running code on loading: {error}"
+        ) from None
     partial = target.with_name(target.name + ".part")
     with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr(_FACTS, described)
@@ -154,15 +156,26 @@ def load_student(
     Parameters
     ----------
     trusted
-        Names of further types to allow, as ``package.module.Class``. Name a type only if you know
-        where the file comes from.
+        Names of further types to allow, as ``package.module.Class``. Only for files from a trusted
+        source.
     weights
-        The weights file of the network through which a student looks at pictures, where it needs
-        one: that with the SHA-256 that the student remembers.
+        For a student of pictures: the weights file of its network, with the SHA-256 digest that the
+        student's file states.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv, tempfile
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 3))
+    >>> model = pv.PrivateClassifier("gradients", 4.0, 1e-6).fit(X, X[:, :1] > 0)
+    >>> path = tempfile.mkdtemp() + "/model.student"
+    >>> pv.learning.save_student(path, model.student_, label_names=["ill"])
+    >>> pv.load(path).predict_proba(X[:2]).shape
+    (2, 1)
     """
     target = _check_path(path)
     if not target.is_file():
-        raise InputError(f"{str(path)!r} does not exist, or is no file")
+        raise InputError(f"{str(path)!r} does not exist or is not a file")
     try:
         with zipfile.ZipFile(target) as file:
             facts = json.loads(_read(file, _FACTS, _FEW))
@@ -176,10 +189,10 @@ def load_student(
                 raise ValueError("names must be texts")
         model = _network(facts, content) if facts["network"] else _estimator(content, trusted)
         if not hasattr(model, "predict_proba"):
-            raise ValueError("it holds no classifier")
+            raise ValueError("it contains no classifier")
         bars = np.asarray(facts["thresholds"], np.float64)
         if bars.shape not in ((), (len(names),)) or not ((bars >= 0) & (bars <= 1)).all():
-            raise ValueError("thresholds must lie in 0..1, one or one a label")
+            raise ValueError("thresholds must be from 0 to 1: one, or one per label")
         return SavedStudent(
             model=model,
             label_names=tuple(names),
@@ -203,7 +216,7 @@ def _encoder(table: Any, plain: Any, weights: Any) -> TableEncoder | PictureEnco
     if plain is not None:
         return PictureEncoder.from_plain(plain, weights=weights)
     if weights is not None:
-        raise InputError("weights", "goes with a student of pictures, and this is none")
+        raise InputError("weights", "applies to a student of pictures, and this is not one")
     return None if table is None else TableEncoder.from_plain(table)
 
 
@@ -216,7 +229,7 @@ def _check_path(path: str | os.PathLike[str]) -> Path:
 
 def _read(file: zipfile.ZipFile, name: str, most: int) -> bytes:
     if file.getinfo(name).file_size > most:
-        raise ValueError(f"{name} claims to hold more than {most} bytes")
+        raise ValueError(f"{name} claims to contain more than {most} bytes")
     return file.read(name)
 
 
@@ -242,7 +255,7 @@ def _estimator(content: bytes, trusted: Sequence[str]) -> Any:
     unknown = [kind for kind in get_untrusted_types(data=content) if kind not in allowed]
     if unknown:
         raise InputError(
-            f"the student's file holds types that are not known to be harmless: "
-            f"{', '.join(sorted(unknown))}; name them as trusted if you know where it comes from"
+            "the student's file contains types not known to be safe: "
+            f"{', '.join(sorted(unknown))}; name them as trusted if you trust its source"
         )
     return loads(content, trusted=sorted(allowed))

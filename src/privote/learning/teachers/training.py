@@ -251,8 +251,8 @@ def _fit(model: Any, X: Any, Y: Labels, part: Part) -> Any:
     except (ValueError, TypeError, AttributeError, IndexError, RuntimeError) as error:
         raise InputError(
             "teacher",
-            f"must be a classifier for many labels; {type(model).__name__} cannot learn "
-            f"{Y.shape[1]} labels from a part: {error}",
+            f"must be a multi-label classifier; {type(model).__name__} cannot learn {Y.shape[1]} "
+            f"labels from a part: {error}",
         ) from error
     return teacher
 
@@ -286,8 +286,7 @@ def _check_parts(part: npt.ArrayLike, records: int, n_teachers: int) -> list[npt
     if array.shape != (records,) or array.dtype.kind not in "iu":
         raise InputError(
             "part",
-            f"must be {records} whole numbers, one per record, got {array.dtype} of shape "
-            f"{array.shape}",
+            f"must be {records} integers, one per record, got {array.dtype} of shape {array.shape}",
         )
     if not (0 <= array.min() and array.max() < n_teachers):
         raise InputError(
@@ -397,12 +396,12 @@ def _names(argument: str, names: Iterable[Any], records: int) -> list[Any]:
         raise InputError(argument, f"must be a list of names, got one {type(names).__name__}")
     listed = names.tolist() if isinstance(names, np.ndarray) else list(names)
     if len(listed) != records:
-        raise InputError(argument, f"must name every record ({records}), got {len(listed)} of them")
+        raise InputError(argument, f"must name every record ({records}), got {len(listed)} names")
     for kind in set(map(type, listed)):
         if kind is bool or not issubclass(kind, int | np.integer | str | bytes):
             place = next(place for place, name in enumerate(listed) if type(name) is kind)
             raise InputError(
-                f"{argument}[{place}] must be a whole number, a text or bytes, got {kind.__name__}",
+                f"{argument}[{place}] must be an integer, a text or bytes, got {kind.__name__}",
                 sealed=f"it is {shown(listed[place])}",
             )
     return listed
@@ -415,7 +414,7 @@ def _check_consistent(ids: list[Any], groups: list[Any]) -> None:
         if seen.setdefault(name, group) != group:
             raise InputError(
                 "groups",
-                "must give all records of one id the same group, and an id has two",
+                "must give all records of one id the same group, and one id has two",
                 sealed=f"the id {name!r:.60} has {seen[name]!r:.60} and {group!r:.60}",
             )
 

@@ -285,7 +285,7 @@ class StackedTeachers(Teachers):
         with np.errstate(over="ignore", invalid="ignore"):  # looked for below
             narrow = rows.astype(np.float32, copy=False)
         if not np.isfinite(narrow.data if sp.issparse(narrow) else narrow).all():
-            raise InputError("X", "must hold numbers that float32 can hold, got larger ones")
+            raise InputError("X", "must contain numbers within the range of float32")
         with np.errstate(over="ignore", invalid="ignore"):
             values = np.asarray(narrow @ self._weights)
         values += self._lift
@@ -324,7 +324,7 @@ class TrainedTeacher:
         for model, labels in self.models:
             given = label_probabilities(model, X, len(labels))
             if not np.isfinite(given).all():
-                raise InputError(f"{who} must answer with finite numbers, got NaN or infinity")
+                raise InputError(f"{who} must return finite numbers, got NaN or infinity")
             answers[:, labels] = np.clip(given, 0, 1)
         return np.where(self.learnable, answers, self.constant)
 

@@ -1,0 +1,69 @@
+"""Results as a notebook shows them: the facts that a summary has, and one drawing of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from privote.errors import MissingExtraError
+from privote.planning import Plan
+from privote.polls import PollResult
+from privote.release import Release, Shown
+
+from .page import escape
+from .plots import bars
+from .results import certainty, named
+
+_MOST = 40  # bars that can be told apart
+
+
+def html(result: Shown) -> str:
+    """Return what may be published about a result as a piece of HTML: a table, and an SVG.
+
+    Without matplotlib only the table.
+    """
+    headline = getattr(getattr(result, "release_", None) or result, "headline", "")
+    rows = "".join(
+        f'<tr><th style="text-align:left">{escape(name)}</th>'
+        f'<td style="text-align:left">{escape(text)}</td></tr>'
+        for name, text in result.brief().items()
+    )
+    return f"<p>{escape(headline)}</p><table>{rows}</table>{_drawn(_drawing(result))}"
+
+
+def _drawn(draw: Callable[[], str] | None) -> str:
+    try:
+        return "" if draw is None else f'<div style="max-width:700px">{draw()}</div>'
+    except MissingExtraError:
+        return ""
+
+
+def _drawing(result: Any) -> Callable[[], str] | None:
+    """Return what draws the one figure of a result; None where it has nothing to draw."""
+    if isinstance(result, Release):
+        if result.probabilities is not None:
+            return lambda: certainty(result)
+        ones = (result.labels == 1).sum(axis=0).tolist()
+        return _bars(zip(named(result), ones, strict=True), "Released ones", "ones by label")
+    if isinstance(result, PollResult):
+        shares = result.shares or ()
+        spans = [(share.low, share.high) for share in shares]
+        values = ((share.option, share.share) for share in shares)
+        axis = "share of the voters" if result.plan.size.each == 1 else "points per voter"
+        return _bars(values, result.title, axis, spans)
+    if isinstance(result, Plan):
+        return _bars(result.quality.items(), "Expected quality of the labels", "share")
+    common = getattr(result, "shares_", None)  # of a model that is fitted
+    if common is None:
+        return None
+    names = getattr(result, "label_names_", map(str, result.classes_))
+    return _bars(zip(names, common, strict=True), "How common each label is", "estimated share")
+
+
+def _bars(
+    values: Iterable[tuple[str, float]], title: str, axis: str, spans: Any = None
+) -> Callable[[], str] | None:
+    found = dict(values)
+    if not 0 < len(found) <= _MOST:
+        return None
+    return lambda: bars(found, title=title, axis=axis, spans=spans)
