@@ -89,7 +89,7 @@ def test_a_restore_over_a_ledger_that_knows_more_is_refused(path: Path, backup: 
         if ends:
             lose(path, *ends)
             left.pop("ledger.db.key")
-        with pytest.raises(pv.LedgerError, match="knows of entry 5"):
+        with pytest.raises(pv.LedgerError, match="entry 5"):
             pv.Ledger.restore(backup, path)
         assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == left
 
@@ -102,7 +102,7 @@ def test_a_pending_charge_counts_as_known(path: Path, backup: Path) -> None:
     anchor.write(head, (head[0] + 1, "0" * 64))
     ledger.close()
     lose(path, "")
-    with pytest.raises(pv.LedgerError, match="knows of entry 4"):
+    with pytest.raises(pv.LedgerError, match="entry 4"):
         pv.Ledger.restore(backup, path)
 
 
