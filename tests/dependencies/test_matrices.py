@@ -14,16 +14,6 @@ TABLES = arrays(
 )
 
 
-def test_a_matrix_by_hand() -> None:
-    Y = np.array([[1, 1, 0], [1, 0, -1], [0, 1, 0], [1, -1, 0]])
-    np.testing.assert_allclose(
-        pv.dependencies.positive(Y), [[1, 1 / 2, 0], [1 / 2, 1, 0], [np.nan, np.nan, np.nan]]
-    )
-    np.testing.assert_allclose(
-        pv.dependencies.negative(Y), [[1, 0, 1], [0, 1, np.nan], [1 / 3, 0, 1]]
-    )
-
-
 @given(TABLES)
 def test_it_is_the_share_of_pairs_that_are_known(Y: np.ndarray) -> None:
     for value, matrix in ((1, pv.dependencies.positive(Y)), (0, pv.dependencies.negative(Y))):
@@ -33,12 +23,6 @@ def test_it_is_the_share_of_pairs_that_are_known(Y: np.ndarray) -> None:
                 there = there[there >= 0]
                 expected = (there == value).mean() if len(there) else np.nan
                 assert matrix[row, column] == pytest.approx(expected, nan_ok=True)
-
-
-@given(TABLES)
-def test_absence_is_presence_of_the_opposite(Y: np.ndarray) -> None:
-    opposite = np.where(Y >= 0, 1 - Y, -1)
-    np.testing.assert_array_equal(pv.dependencies.negative(Y), pv.dependencies.positive(opposite))
 
 
 def test_a_release_that_abstains() -> None:

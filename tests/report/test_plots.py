@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from xml.etree import ElementTree
 
 import pytest
 
-from privote.errors import MissingExtraError
 from privote.report import bars
 from privote.report.plots import PALETTE, SEALED, by_parameter, by_probability
 
@@ -51,15 +49,6 @@ def test_a_figure_is_whole_alone_and_for_every_reader(name: str) -> None:
     assert all("fill: currentColor" in e.get("style", "") for e in texts)
 
 
-def test_the_users_own_settings_neither_matter_nor_change() -> None:
-    import matplotlib
-
-    before = DRAWINGS["sigma"]()
-    with matplotlib.rc_context({"font.size": 40, "lines.linewidth": 9}):
-        assert DRAWINGS["sigma"]() == before
-        assert matplotlib.rcParams["font.size"] == 40
-
-
 def luminance(colour: str) -> float:
     channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
@@ -71,13 +60,6 @@ def test_colours_stand_out_in_light_and_dark() -> None:
     for colour in map(luminance, PALETTE):
         assert luminance("#ffffff") / colour >= 3.0
         assert colour / luminance("#161b22") >= 3.0
-
-
-@pytest.mark.parametrize("name", DRAWINGS)
-def test_without_matplotlib_the_extra_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingExtraError, match=r"privote\[report\]"):
-        DRAWINGS[name]()
 
 
 def test_what_a_figure_says_needs_no_colour() -> None:
