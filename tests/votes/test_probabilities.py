@@ -33,15 +33,6 @@ def test_floats_in_a_file_are_what_they_are_in_memory(tmp_path, kind):
 
 
 @EVERY
-def test_blocks_of_any_size_hold_the_same(tmp_path, kind, monkeypatch):
-    path = write(kind, tmp_path, CHANCES)
-    whole = ballots_of(path, "auto").to_array()
-    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 8 * VOTERS * LABELS)
-    assert (ballots_of(path, "auto").to_array() == whole).all()
-    assert (ballots_of(path, "auto").head(11).to_array() == whole[:11]).all()
-
-
-@EVERY
 @pytest.mark.parametrize("odd", [np.nan, -0.5, 1.5, np.inf])
 def test_what_is_no_probability_is_refused_before_any_charge(tmp_path, kind, odd):
     cube = CHANCES.copy()

@@ -18,7 +18,6 @@ from privote.votes.tables import (
     CSVFile,
     Sheet,
     YesNo,
-    columns_in_words,
     is_gap,
     name_of,
     open_sheet,
@@ -69,11 +68,6 @@ def test_sources_are_alike() -> None:
         open_sheet(5, "it")
     with pytest.raises(InputError, match="two columns are called '1'"):
         open_sheet(pd.DataFrame([[1, 2]], columns=[1, "1"]), "it")
-
-
-def test_a_header_with_other_separators_says_which_there_are() -> None:
-    assert columns_in_words(["a|b|c"])[0].endswith("separated by commas, semicolons or tabs")
-    assert columns_in_words(["a|b", "c"]) == ("'a|b', 'c'", None)
 
 
 @pytest.mark.parametrize("name", ["votes.xlsx", "votes.XLS", "votes.ods", "votes.txt"])

@@ -12,7 +12,6 @@ import pytest
 from tests.refusals import refused
 
 import privote as pv
-from privote.labelling import read_as
 from privote.votes import arrays as votefiles
 
 FORMS = {
@@ -64,23 +63,6 @@ def test_probabilities_need_a_threshold(tmp_path: Path) -> None:
     ]
     with refused("votes.csv, line 2, column 'x'", pv.BallotError):
         sheet(tmp_path, text)
-
-
-def test_names_are_what_the_file_says_and_no_formulas(tmp_path: Path) -> None:
-    ballots = sheet(tmp_path, "query,voter,'=x\n1,'@a,1\n1,'-b,0\n")
-    assert ballots.label_names == ("=x",)
-    assert ballots.voter_names == ("-b", "@a")
-
-
-def test_many_rows_come_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    votes = np.random.default_rng(0).integers(-1, 2, (40, 7, 3))
-    rows = [
-        f"{q},v{v},{','.join(map(str, votes[q, v]))}" for q in range(40) for v in range(7)
-    ]  # fmt: skip
-    np.random.default_rng(1).shuffle(rows)
-    monkeypatch.setattr("privote.votes.tables._ROWS", 64)
-    ballots = sheet(tmp_path, "query,voter,a,b,c\n" + "\n".join(rows))
-    np.testing.assert_array_equal(ballots.to_array(), votes)
 
 
 def frame() -> pd.DataFrame:
@@ -222,22 +204,6 @@ def test_axes_that_look_swapped_are_a_warning(
     pv.label(np.zeros(shape, bool), voter_ids=names, **SETTINGS)
     named = [one for one in recwarn if "are they in this order" in str(one.message)]
     assert len(named) == (shape[1] == 1)
-
-
-@pytest.mark.parametrize(
-    ("shape", "named", "said"),
-    [
-        ((1000, 40, 8), False, "1,000 queries x 40 voters x 8 labels"),
-        ((1, 40, 1), False, "1 query x 40 voters x 1 label"),
-        ((40, 1000, 8), True, "40 queries x 1,000 voters x 8 labels"),
-        ((40, 1000, 8), False, "40 queries x 1,000 voters x 8 labels. More voters than queries"),
-    ],
-)
-def test_votes_are_said_to_be_read_as(shape: tuple[int, ...], named: bool, said: str) -> None:
-    ids = [*map(str, range(shape[1]))] if named else None
-    found = read_as(pv.Ballots.of(np.zeros(shape, bool)), ids)
-    assert found.startswith(said)
-    assert ("is that so?" in found) is ("More voters" in said)
 
 
 def test_a_first_line_that_reads_like_a_ballot_is_a_warning(tmp_path: Path) -> None:
