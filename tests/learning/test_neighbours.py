@@ -145,13 +145,6 @@ def test_zero_and_huge_rows_are_no_trouble(metric: str) -> None:
         assert not spoke[:, 1].any()
 
 
-@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
-def test_everybody_is_within_a_boundless_radius(metric: str) -> None:
-    private, labels, public = made_up()
-    with np.errstate(over="raise", invalid="raise"):
-        assert near(NeighbourBallots(private, labels, public, metric=metric, radius=1e300)).all()
-
-
 @given(terms=arrays(np.float64, (7, 13), elements=st.floats(-1e6, 1e6)), seed=st.integers(0, 99))
 def test_a_fixed_sum_looks_at_one_row(terms: npt.NDArray[np.float64], seed: int) -> None:
     total = fixed_sum(terms)
@@ -318,6 +311,8 @@ def test_embeddings_by_name() -> None:
         ({"X_public": np.ones((4, 3))}, None),
         ({"X_public": np.ones(12)}, "X_public"),
         ({"X_private": np.full((RECORDS, 12), "a")}, "X_private"),
+        ({"X_private": np.full((RECORDS, 12), np.nan)}, "X_private"),
+        ({"X_private": sparse.csr_array(np.full((RECORDS, 12), np.nan))}, "X_private"),
         ({"Y_private": np.zeros((RECORDS - 1, 2))}, "Y_private"),
         ({"Y_private": np.zeros((RECORDS, 0))}, "Y_private"),
         ({"Y_private": np.full((RECORDS, 2), 0.5)}, "Y_private"),
@@ -329,14 +324,6 @@ def test_bad_input_says_what_is_wrong(change: dict[str, Any], argument: str | No
     arguments = {"X_private": private, "Y_private": labels, "X_public": public, **change}
     with refused(argument):
         NeighbourBallots(**arguments)
-
-
-@pytest.mark.parametrize("wrap", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
-def test_a_missing_feature_is_refused(wrap: Any) -> None:
-    private, labels, public = words()
-    private[31, 4] = np.nan
-    with refused("X_private"):
-        NeighbourBallots(wrap(private), labels, wrap(public))
 
 
 @pytest.mark.parametrize("rows", [[], [QUERIES], [-1], [0.5], [[1]], [True]])
@@ -373,31 +360,12 @@ def test_every_row_is_answered_from_one_learnt_allowance_and_the_student_learns(
     assert model.predict(PUBLIC).mean(axis=0) == pytest.approx(model.shares_, abs=0.02)
 
 
-def test_labels_are_what_most_records_near_a_row_say() -> None:
-    votes = NeighbourBallots(X, Y, PUBLIC, 0.05)
-    release = pv.label(votes, epsilon=50.0, delta=1e-5, seed=0)
-    assert release.terms["near"] == 0.05
-    wanted = dense(votes).sum(axis=1) > 0.05 * N / 2
-    assert (release.labels == wanted).mean() > 0.85
-    assert wanted.mean() > 0.2
-    assert release.shares.max() > 0.8
-    assert "near each query" in release.headline
-
-
 def test_the_default_share_follows_from_public_numbers() -> None:
     shares = []
     for records, epsilon in ((N, 8.0), (N, 32.0), (300, 1.0)):
         model = pate(epsilon=epsilon).fit(X[:records], Y[:records], PUBLIC, seed=0)
         shares.append(model.release_.terms["near"])
     assert shares == pytest.approx([8 / np.sqrt(8 * N), 4 / np.sqrt(8 * N), 0.1])
-
-
-def test_a_named_mechanism_says_what_to_expect_of_those_near_a_query() -> None:
-    release = pate(share=0.05, mechanism=MECHANISM).fit(X, Y, PUBLIC, seed=0).release_
-    assert release.forecast.near == round(0.05 * N)
-    assert release.tallies is None
-    with pytest.warns(pv.PrivoteWarning, match="every voter near a query"):
-        pate(share=0.001, mechanism=pv.BinaryVoting(sigma=20.0, quota=0.01)).fit(X, Y, PUBLIC)
 
 
 def test_a_person_is_one_voter_however_many_records_it_has() -> None:
@@ -449,10 +417,7 @@ def test_rows_of_one_id_are_one_neighbour(settings: Any, tmp_path: Any) -> None:
     [
         ({"rounds": 3}, {}, "rounds"),
         ({"queries": POOL + 1}, {}, "queries"),
-        ({"share": 2.0}, {}, "share"),
-        ({"embedding": "words"}, {}, "embedding"),
         ({}, {"ids": [1, 2]}, "ids"),
-        ({}, {"groups": np.zeros(5, int)}, "groups"),
         ({}, {"groups": np.array([1, "a"] * (N // 2), object)}, "groups"),
         ({}, {"groups": np.linspace(0, 1, N)}, "groups"),
     ],

@@ -6,10 +6,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from tests.refusals import refused
 
 import privote as pv
-from privote.mechanisms.base import check_electorate
 from privote.votes.cube import Block
 
 GATE = pv.Gate(threshold=3, sigma=1)
@@ -23,15 +21,6 @@ def test_it_cannot_be_changed_and_equal_ones_are_equal() -> None:
         one.sigma = 1.0  # type: ignore[misc]
     with pytest.raises(TypeError):
         pv.BinaryVoting(7.0)  # type: ignore[misc]
-
-
-@pytest.mark.parametrize("bad", [0, -1, 1.0, "3", None, True, np.nan])
-def test_an_electorate_has_whole_sizes(bad: object) -> None:
-    check_electorate(np.int32(1), 1)
-    with refused("voters"):
-        check_electorate(bad, 1)  # type: ignore[arg-type]
-    with refused("labels"):
-        check_electorate(1, bad)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("gate", [None, GATE])

@@ -35,13 +35,6 @@ def test_exactly_the_share_and_the_likeliest(
             assert yes.min() >= no.max()
 
 
-def test_shares_differ_by_teacher_and_label() -> None:
-    scores = np.random.default_rng(0).random((100, 2, 3))
-    share = np.array([[0.0, 0.125, 1.0], [0.005, 0.0149, 0.994]])
-    assert top_share(scores, share).sum(axis=0).tolist() == [[0, 13, 100], [1, 1, 99]]
-    assert (top_share(scores, share[1]).sum(axis=0) == [1, 1, 99]).all()
-
-
 @given(seed=st.integers(0, 1000))
 def test_a_teachers_votes_do_not_depend_on_another(seed: int) -> None:
     rng = np.random.default_rng(seed)
