@@ -109,7 +109,7 @@ FILES: dict[str, tuple[Any, Any, Any]] = {
         lambda f: edit_database(
             f,
             "DROP TRIGGER entries_stay; "
-            """UPDATE entries SET body = replace(body, '"0.1.0"', '"9.1"')""",
+            f"""UPDATE entries SET body = replace(body, '"{pv.__version__}"', '"9.1"')""",
         ),
         pv.Ledger.open,
     ),

@@ -127,7 +127,6 @@ def _learnt(images: Mapping[str, Any], labels: Mapping[str, Labels], seed: int) 
     def plain(rows: int, lessons: int = LESSONS[0]) -> Any:
         return ImageNetwork(
             network,
-            optimizer="adam",
             n_epochs=int(np.clip(lessons // max(rows, 1), 3, 60)),
             batch_size=32,
             learning_rate=3e-3,

@@ -256,7 +256,7 @@ def test_words_other_than_those_of_the_facts(path: Path, tmp_path: Path, outcome
         text.replace("epsilon: ", "epsilon: 0.01. Not "),
         text.replace("'worst-case'", "'another'"),
         text + "In short, epsilon is 0.01.\n",
-        text + "Software: privote 0.1.0, and epsilon is 0.01.\n",
+        text + "Software: privote 0.2.0, and epsilon is 0.01.\n",
         "\n".join(line for line in lines if not line.startswith("delta")),
         "",
     ]

@@ -1,16 +1,21 @@
 """The rule that chooses a method: public numbers in, a method and its reasons out."""
 
+import math
+
 import pytest
 from tests.refusals import refused
 
 from privote.errors import InputError
 from privote.learning.methods import (
     BAR,
+    ENOUGH,
     HOPELESS,
     METHODS,
+    RARE,
     Numbers,
     choose,
     expected,
+    kept,
     rule,
     teachers_for,
 )
@@ -39,8 +44,8 @@ def test_settings_and_rows_narrow_the_choice():
     assert found.method == "teachers"
     assert "n_teachers" in found.reasons[0]
     assert choose("auto", numbers(), settings=["network"]).method == "dpsgd"
-    with pytest.raises(InputError, match="network, rounds"):
-        choose("auto", numbers(), settings=["rounds", "network"])
+    with pytest.raises(InputError, match="rounds, schedule"):
+        choose("auto", numbers(), settings=["rounds", "schedule"])
 
 
 @pytest.mark.parametrize(
@@ -78,3 +83,18 @@ def test_a_hopeless_model_is_not_promised_what_others_lost(method):
 @pytest.mark.parametrize(("records", "teachers"), [(30, 10), (300, 75), (20_000, 250)])
 def test_there_are_many_teachers_of_few_records(records, teachers):
     assert teachers_for(numbers(records=records), {}) == teachers
+
+
+def test_rare_labels_are_expected_to_keep_less_and_to_be_warned_of() -> None:
+    many = numbers(records=100_000, labels=10, epsilon=8.0)
+    ranges = [kept(many, share) for share in (0.3, 0.01, 0.0001)]
+    assert ranges == sorted(ranges, reverse=True)
+    assert not choose("auto", many).doubts
+    # Chest X-rays of 835 patients: near chance, whatever the method.
+    few = numbers(records=835, labels=14, epsilon=8.0)
+    assert kept(few, 0.05)[0] < 0.5
+    (doubt,) = choose("auto", few).doubts
+    assert doubt in expected(few, "gradients")
+    enough = math.ceil(ENOUGH / RARE * math.sqrt(14) / 8)
+    assert f"{enough:,} would do" in doubt
+    assert not choose("auto", numbers(records=enough, labels=14, epsilon=8.0)).doubts

@@ -60,6 +60,19 @@ def test_a_link_that_never_decides_is_refused_at_once() -> None:
         pv.BinaryVoting(link=pv.OptimalLink(cost=1e-12, order=4.0)).worst_case_rdp(10**9, 20)
 
 
+@pytest.mark.parametrize("norm", [1, 2])
+def test_ballots_of_very_many_labels_have_the_gaussian_bound(norm: int) -> None:
+    clipped = pv.TauVoting(sigma=7.0, tau=1.8, norm=norm)
+    many = clipped.worst_case_rdp(1000, 1001, ORDERS)
+    assert (many >= clipped.worst_case_rdp(1000, 60, ORDERS)).all()
+    np.testing.assert_array_equal(many, clipped.worst_case_rdp(10**12, 10**12, ORDERS))
+    assert clipped.with_grid(64).counted(3).weights[:2] == (0, 64)
+    with refused("grid"):
+        clipped.with_grid(8).worst_case_rdp(1000, 10**9, ORDERS)
+    with refused("grid"):
+        clipped.counted(3)
+
+
 @pytest.mark.parametrize(
     "mechanism",
     [

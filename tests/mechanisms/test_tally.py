@@ -12,6 +12,7 @@ from scipy.special import ndtr
 from tests.refusals import refused
 
 import privote as pv
+from privote.mechanisms import mechanism_of
 from privote.mechanisms.tally import PERCENT
 
 ORDERS = np.array([1.1, 2.0, 8.0, 64.0])
@@ -84,3 +85,9 @@ def test_settings_that_do_not_go() -> None:
             pv.TallyVoting(**bad)
     with refused("grid"):
         pv.TallyVoting(sigma=1.0, tau=0.1, grid=10).worst_case_rdp(3, 5)
+
+
+def test_parameters_make_the_same_mechanism_again() -> None:
+    link = pv.BinaryVoting(link=pv.OptimalLink(cost=0.1, order=2.0))
+    for mech in (link, pv.TallyVoting(sigma=1.0, tau=1.8, grid=64)):
+        assert mechanism_of(mech.parameters()) == mech

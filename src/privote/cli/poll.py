@@ -11,22 +11,21 @@ from privote.errors import InputError
 
 from .options import Group, derived, names
 
-_UNPLANNED = ("shares", "mechanism", "title", "people", "budget", "seed", "top", "invalid")
+_UNPLANNED = ("shares", "mechanism", "title", "people", "budget", "seed", "top", "invalid", "voter",
+              "column", "encoding")  # fmt: skip
 # What may be another in a run that resumes one; and a ledger's address may hold a password.
 _UNASKED = ("ledger", "beside", "output", "show_sealed", "force", "resume", "json")
 
 
 @derived(
     asked=Group(of="poll", without=("source", "ledger", "output", "resume", "force")),
-    rule=Group(of="polls:read", without=("source",), panel="Ballots"),
-    layout=Group(of="polls.reading:TableFormat", panel="Ballots"),
+    rule=Group(of="polls:read", without=("source", "options"), panel="Ballots"),
 )
 def poll(
     file: Path | None = None,
     *,
     asked: dict[str, Any],
     rule: dict[str, Any],
-    layout: dict[str, Any],
     options: str | None = None,
     plan: bool = False,
     voters: int | None = None,
@@ -117,7 +116,7 @@ def poll(
     if options is not None:
         listed = Path(options).is_file()
         found = read_names(Path(options), "options") if listed else names(options) or ()
-        layout["options"] = [name for name in found if name]
+        rule["options"] = [name for name in found if name]
     place = None if ledger is None else Location.of(ledger, beside)
     claim: AbstractContextManager[None] = nullcontext()
     files, draft_file = {}, None
@@ -129,7 +128,7 @@ def poll(
         draft_file = place.file.with_name(f".{place.file.name}.poll-{mark}.draft")
     with claim, drafted(draft_file, same, resume=resume, force=force) as draft:
         with working("counting"):
-            how = {**asked, **rule, **layout}
+            how = {**asked, **rule}
             result = run(file, ledger=place, output=draft, resume=resume, **how)
         write_pages(files, result, force=force or resume)
         if output is None:

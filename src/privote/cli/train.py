@@ -111,7 +111,7 @@ def votes(
     settings=Group(
         of="PATEClassifier",
         only=(
-            *("teacher", "n_teachers", "threshold", "embedding", "student", "rounds", "n_jobs"),
+            *("n_teachers", "threshold", "embedding", "student", "rounds", "n_jobs"),
             *("guarantee", "queries"),
         ),
         unset=True,
@@ -119,9 +119,9 @@ def votes(
     ),
     training=Group(
         of="learning:DPSGDClassifier",
-        only=("network", "steps", "sample_rate"),
+        only=("network", "epochs", "frozen", "hours", "steps", "sample_rate", "schedule"),
         unset=True,
-        panel="Private training without votes",
+        panel="Networks, and private training without votes",
     ),
     mechanism=Group(
         of=MechanismFlags, without=("link_cost", "link_order"), instead={"name": (options.Name, "")}
@@ -195,9 +195,6 @@ def train(
         auto: public numbers decide. gradients or moments (linear) or dpsgd (a network): trained on
         the records with noise. teachers, each trained on its own part, or neighbours, the records
         themselves: they vote, and a student learns from that.
-    teacher : KIND
-        What a teacher is: linear (the default); on images smallcnn, densenet121 or resnet50
-        (torch).
     n_teachers
         How many teachers; by default as many as suit records and budget.
     threshold : RULE
@@ -210,9 +207,10 @@ def train(
     size : PIXELS
         Height and width that pictures are scaled to before they are embedded.
     weights
-        The weights of resnet50 or densenet121: a state dictionary, read without running code.
+        The weights of resnet50 or densenet121, of --embedding or --network: a state dictionary,
+        read without running code.
     device
-        Where pictures are embedded: cpu, cuda or mps.
+        Where pictures are embedded, or a network learns: cpu, cuda or mps.
     cache : DIR
         A folder to keep the features of pictures in, for further runs. They are as private as the
         pictures.
@@ -222,11 +220,21 @@ def train(
     n_jobs
         Processes to train in.
     network : NAME
-        dpsgd: mlp (the default); linear; on images smallcnn, densenet121 or resnet50.
+        What learns: of pictures smallcnn, densenet121 or resnet50, by dpsgd or as each teacher (and
+        the student, if none is named). dpsgd on other rows: mlp (the default) or linear.
+    epochs : N
+        How often a network sees each record: 30 by default, for dpsgd as the budget allows.
+    frozen
+        Train the last layer of the network only; start from --weights.
+    hours : H
+        Refuse to start networks that would train for longer; 24 by default.
     steps
-        Noisy gradients; 100 by default.
+        dpsgd and gradients: how many noisy gradients; 100 by default, of pictures by --epochs.
     sample_rate
-        The probability with which a record takes part in a step; 1 by default.
+        The probability with which a record takes part in a step; 1 by default, of pictures 256
+        records a step.
+    schedule : NOISE[,CLIP]
+        dpsgd: noise, and clipping norm, of the last steps in units of the first.
     guarantee : NAME
         What the budget promises: allowance (the default), worst-case, ptr or data-dependent.
     queries

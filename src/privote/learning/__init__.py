@@ -11,7 +11,6 @@ _HOMES = {
     "DPLinear": "direct.linear",
     "DPMoments": "direct.linear",
     "DPSGDClassifier": "direct.dpsgd",
-    "ImageFeatures": "networks.image",
     "ImageNetwork": "networks.image",
     "MixMatchClassifier": "students.mixmatch",
     "PartialLabels": "students.classifiers",

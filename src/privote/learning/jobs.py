@@ -28,7 +28,6 @@ from .students.mixmatch import MixMatchClassifier
 
 FIGURES = ("ACC", "BAC", "AUC", "MAP")
 SCENE_SIDE = 16  # pixels
-TEACHERS = ("linear", *IMAGE_NETWORKS)
 STUDENTS = ("logistic", "mixmatch", *IMAGE_NETWORKS)
 Progress = Callable[[str, int, int], None]
 
@@ -83,16 +82,16 @@ class Job:
     def __post_init__(self) -> None:
         named = [] if self.electorate is None else ["electorate"]
         check_method(self.method, [*self.settings, *named])
-        for name, known in (("teacher", TEACHERS), ("student", STUDENTS)):
-            if self.settings.get(name, known[0]) not in known:
-                raise InputError(name, f"must be one of {', '.join(known)}", self.settings[name])
+        if self.settings.get("student", STUDENTS[0]) not in STUDENTS:
+            rule = f"must be one of {', '.join(STUDENTS)}"
+            raise InputError("student", rule, self.settings["student"])
 
     def pictures(self, progress: Progress) -> PictureEncoder:
         """Return how pictures become numbers, if that is asked for."""
         name = self.settings.get("embedding")
         return PictureEncoder(
             network=name if name in PICTURE_NETWORKS else LITE,
-            weights=self.weights,
+            weights=None if self.on_images else self.weights,
             size=self.size,
             device=self.device,
             cache=self.cache,
@@ -103,7 +102,7 @@ class Job:
     def on_images(self) -> bool:
         """Whether something here looks at pixels."""
         return not set(IMAGE_NETWORKS).isdisjoint(
-            self.settings.get(name) for name in ("teacher", "student", "network")
+            self.settings.get(name) for name in ("student", "network")
         )
 
     def asked(self) -> dict[str, Any]:
@@ -264,11 +263,15 @@ def _settings(job: Job) -> dict[str, Any]:
     settings = dict(job.settings)
     if settings.get("embedding") in PICTURE_NETWORKS:  # of which an encoder was made
         del settings["embedding"]
-    for name in ("teacher", "student"):
-        if name in settings:
-            settings[name] = _named_model(settings[name])
-            if settings[name] is None:  # the default
-                del settings[name]
+    if settings.get("network") in IMAGE_NETWORKS:
+        settings["device"] = job.device
+        if job.weights is not None:
+            settings["weights"] = str(job.weights)
+    student = settings.pop("student", STUDENTS[0])
+    if student in IMAGE_NETWORKS:
+        settings["student"] = ImageNetwork(student, device=job.device)
+    elif student == "mixmatch":
+        settings["student"] = MixMatchClassifier()
     return settings
 
 
@@ -402,13 +405,6 @@ def _like(private: MultiLabelData, job: Job, path: Path) -> MultiLabelData:
 
 def _is_arrays(path: str | Path) -> bool:
     return Path(path).suffix == ".npz"
-
-
-def _named_model(kind: str) -> Any:
-    """Return a network, or a semi-supervised student; None for what is linear."""
-    if kind in IMAGE_NETWORKS:
-        return ImageNetwork(kind)
-    return MixMatchClassifier() if kind == "mixmatch" else None
 
 
 def _rows(data: MultiLabelData) -> Any:

@@ -35,6 +35,7 @@ from ..mechanisms import Mechanism, mechanism_of
 from ..release import PERSON, RECORD, Release, decide, drawn_of
 from .methods import VOTERS
 from .neighbours import NeighbourBallots
+from .networks.image import check_time
 from .rows import (
     Floats,
     LabelClassifier,
@@ -45,6 +46,7 @@ from .rows import (
     check_labels,
     label_probabilities,
     matching,
+    take_rows,
 )
 from .students.classifiers import binarized, train_student
 from .teachers.training import part_names, partition, partition_key, train
@@ -338,6 +340,8 @@ class PATEClassifier(LabelClassifier):
                 "n_teachers",
                 f"must be at most the records there are ({X.shape[0]}), got {self.n_teachers}",
             )
+        many = (Y.shape[1], self.n_teachers, self.n_jobs)
+        check_time(self.teacher, self.student, X, X_public, *many)
         part_names(X.shape[0], who.ids, who.groups)  # before a ledger is asked for the key
         part = partition(X.shape[0], self.n_teachers, ids=who.ids, groups=who.groups, key=who.key)
         teachers = train(
@@ -533,13 +537,13 @@ class PublicRows:
 
     def student(self, rows: Rows, labels: Targets) -> Any:
         """Train a student on what was released for some rows; it may see the others, too."""
-        rest = self._rows[np.setdiff1d(self.order, rows)]
+        rest = take_rows(self._rows, np.setdiff1d(self.order, rows))
         seed = int(check_random_state(self._random_state).randint(2**31 - 1))
-        return train_student(self._student, self._rows[rows], labels, rest, seed)
+        return train_student(self._student, take_rows(self._rows, rows), labels, rest, seed)
 
     def ask(self, student: Any, rows: Rows | None = None) -> Floats:
         """Return a student's probabilities for rows, all unless told: (rows, labels)."""
-        some = self._rows if rows is None else self._rows[rows]
+        some = self._rows if rows is None else take_rows(self._rows, rows)
         return label_probabilities(student, some, self._labels)
 
 

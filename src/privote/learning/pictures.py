@@ -29,6 +29,7 @@ from .networks.architectures import (
     build_network,
     last_layer,
     load_weights,
+    on_device,
     one_torch_thread,
     require_torch,
 )
@@ -38,6 +39,7 @@ Features = npt.NDArray[np.float32]
 
 LITE = "efficientnet-lite0"
 PICTURE_NETWORKS = (LITE, "resnet50", "densenet121")
+PIXELS = "pixels"  # no network: what learns looks at the pixels itself
 DEVICES = ("cpu", "cuda", "mps")
 STAGE = "embedding pictures"
 _BATCH = 32  # pictures
@@ -57,7 +59,8 @@ class PictureEncoder:
     ----------
     network
         ``"efficientnet-lite0"``, whose weights come with the extra ``[pictures]``;
-        ``"resnet50"`` or ``"densenet121"``, with a file of weights trained on ImageNet.
+        ``"resnet50"`` or ``"densenet121"``, with a file of weights trained on ImageNet;
+        ``"pixels"``: files are scaled, and read when whatever learns asks for them.
     weights
         That file, a state dictionary; it is read without running code.
     size
@@ -85,7 +88,7 @@ class PictureEncoder:
     progress: Callable[[str, int, int], None] | None = None
 
     def __post_init__(self) -> None:
-        known = {"network": PICTURE_NETWORKS, "device": DEVICES, "fit": FITS}
+        known = {"network": (*PICTURE_NETWORKS, PIXELS), "device": DEVICES, "fit": FITS}
         for name, allowed in known.items():
             if getattr(self, name) not in allowed:
                 argument = "embedding" if name == "network" else name
@@ -125,7 +128,9 @@ class PictureEncoder:
         """Return what a saved student has to know, as plain values."""
         return {
             "network": self.network,
-            "sha256": self.expected or sha256(self._content()).hexdigest(),
+            "sha256": None
+            if self.network == PIXELS
+            else self.expected or sha256(self._content()).hexdigest(),
             "size": self.size,
             "fit": self.fit,
         }
@@ -134,9 +139,9 @@ class PictureEncoder:
     def from_plain(cls, plain: Mapping[str, Any], **more: Any) -> PictureEncoder:
         """Return the encoder that :meth:`to_plain` described."""
         named = {"network": plain["network"], "size": plain["size"], "fit": plain["fit"]}
-        return cls(**named, expected=str(plain["sha256"]), **more)
+        return cls(**named, expected=plain["sha256"] and str(plain["sha256"]), **more)
 
-    def numbers(self, X: Any) -> Features:
+    def numbers(self, X: Any) -> Any:
         """Return the features of pictures: (pictures, features), each from that picture alone.
 
         ``X`` is a folder of pictures, :class:`privote.datasets.Images`, or an array (pictures,
@@ -148,7 +153,9 @@ class PictureEncoder:
         if isinstance(X, Images):
             X = replace(X, size=self.size, channels=3, fit=self.fit)
             X.check()
-        else:
+        if self.network == PIXELS:
+            return X
+        if not isinstance(X, Images):
             X = _checked(X)
         content = self._content()
         how = (self.network, sha256(content).hexdigest(), self.size, self.fit, self.device)
@@ -213,11 +220,7 @@ class PictureEncoder:
         last = last_layer(network)
         (name,) = [name for name, part in network.named_modules() if part is last]
         network.set_submodule(name, torch.nn.Identity())
-        try:
-            return network.eval().requires_grad_(False).to(self.device)
-        except (RuntimeError, AssertionError) as error:  # torch's words for a device that is absent
-            reason = str(error).splitlines()[0]
-            raise InputError("device", f"cannot be used: {reason}", self.device) from None
+        return on_device(network.eval().requires_grad_(False), self.device)
 
     def _scaling(self) -> Callable[[Features], Features]:
         if self.network == LITE:

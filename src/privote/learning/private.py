@@ -28,9 +28,10 @@ from .direct.dpsgd import DPSGDClassifier
 from .direct.linear import DPLinear, DPMoments
 from .embedding import Embedding, embed, embedding_for, fit_embedding
 from .methods import AUTO, VOTERS, Choice, Numbers, choose, teachers_for
-from .networks.architectures import VECTOR_NETWORKS
+from .networks.architectures import IMAGE_NETWORKS, VECTOR_NETWORKS
+from .networks.image import ImageNetwork
 from .pate import PATEClassifier
-from .pictures import PictureEncoder, is_pictures
+from .pictures import PIXELS, PictureEncoder, is_pictures
 from .rows import (
     Floats,
     LabelClassifier,
@@ -243,9 +244,11 @@ class PrivateClassifier(LabelClassifier):
         pixels = asked.get("teacher") is not None or network not in VECTOR_NETWORKS
         pixels |= not isinstance(student, MixMatchClassifier | None)
         pixels |= not isinstance(asked.get("embedding", AUTO), str)
-        if not is_pictures(X) or pixels:
+        if not is_pictures(X) or (pixels and not isinstance(X, Images)):
             return None
         encoder = self.pictures or PictureEncoder()
+        if pixels:
+            encoder = replace(encoder, network=PIXELS, weights=None)
         return replace(encoder, fit=X.fit) if isinstance(X, Images) else encoder
 
     def _embedding(self, X_public: Any, *, voters: bool) -> str | None:
@@ -262,6 +265,7 @@ class PrivateClassifier(LabelClassifier):
     ) -> None:
         X, Y, X_public = given
         reasons = list(chosen.reasons)
+        _name_network(asked)
         # What the user chose to look at rows gets them as they are.
         own = {"teacher", "student"} & set(asked)
         rule = asked.pop("embedding", None if own else AUTO)
@@ -302,7 +306,10 @@ class PrivateClassifier(LabelClassifier):
     ) -> None:
         X, Y, X_public = given
         if chosen.method == "dpsgd":
-            asked = {"network": "mlp", "steps": 100, "sample_rate": 1.0} | asked
+            if asked.setdefault("network", "mlp") in VECTOR_NETWORKS and "epochs" not in asked:
+                asked = {"steps": 100, "sample_rate": 1.0} | asked
+            if "weights" in asked:
+                asked["normalise"] = "imagenet"
         elif X_public is not None and asked.get("embedding", AUTO) == AUTO:
             asked["embedding"] = self._embedding(X_public, voters=False)
         model = _DIRECT[chosen.method](epsilon=self.epsilon, delta=self.delta, seed=seed, **asked)
@@ -346,6 +353,23 @@ class Student(LabelClassifier):
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
+
+
+def _name_network(asked: dict[str, Any]) -> None:
+    """Make a teacher of the network that settings name, and a student like it if none is named."""
+    names = ("weights", "frozen", "device", "hours")
+    how: dict[str, Any] = {name: asked.pop(name) for name in names if name in asked}
+    if "epochs" in asked:
+        how["n_epochs"] = round(asked.pop("epochs"))
+    if "weights" in how:
+        how["normalise"] = "imagenet"  # as what most files were trained with
+    kind = asked.pop("network", None)
+    if kind in IMAGE_NETWORKS:
+        asked["teacher"] = ImageNetwork(kind, **how)
+        asked.setdefault("student", ImageNetwork(kind, **how))
+    elif kind not in (None, VECTOR_NETWORKS[0]) or how:
+        rule = f"must be one of {', '.join(IMAGE_NETWORKS)} for teachers with settings of a network"
+        raise InputError("network", rule, kind)
 
 
 def is_table(rows: Any) -> bool:

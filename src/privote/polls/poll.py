@@ -74,7 +74,7 @@ def poll(
     Parameters
     ----------
     source
-        A file or an abcvoting profile; ``reading`` goes to :func:`privote.polls.read`.
+        A file or a data frame; ``reading`` goes to :func:`privote.polls.read`.
     epsilon, delta
         What this poll may cost one person.
     seats, quota

@@ -531,8 +531,10 @@ class DenseBlock:
     def margins(self, *, missing_is_no: bool) -> Margins:
         """Return yes minus no (queries, labels); a missing vote is neither, or a no."""
         if self.missing and not missing_is_no:
-            yes, no = (_signed(_count(self.votes == vote), self.voters) for vote in (1, 0))
-            return yes - no
+            narrow = np.min_scalar_type(-self.voters - 1)
+            margins: Margins = _count(self.votes == 1).astype(narrow)
+            margins -= _count(self.votes == 0).astype(narrow)
+            return margins
         return _margins(self._yes(), self.voters)
 
     def _yes(self) -> npt.NDArray[Any]:
@@ -642,13 +644,9 @@ def _count(cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.asarray(np.add.reduce(cells.view(np.uint8), axis=1, dtype=width))
 
 
-def _signed(yes: npt.NDArray[Any], voters: int) -> Margins:
-    """Return counts in the fewest bits that hold twice as many as there are voters, and minus."""
-    return yes.astype(np.min_scalar_type(-2 * voters - 1))
-
-
 def _margins(yes: npt.NDArray[Any], voters: int) -> Margins:
-    margins = _signed(yes, voters)
+    """Return yes minus no in the fewest bits that hold twice as many as there are voters."""
+    margins = yes.astype(np.min_scalar_type(-2 * voters - 1))
     margins *= 2
     margins -= voters
     return margins

@@ -4,7 +4,8 @@ r"""Linear models of private records: by noisy gradients, or from one noisy sum.
 one record the gradient of the logistic loss is the outer product of its residuals and its features,
 so its norm is the product of two norms and nothing of size (records, features, labels) is ever
 built. Full batches give the noise of one Gaussian mechanism, spread over the steps; smaller ones
-gain nothing here but speed.
+gain nothing here but speed. A person with several records adds the mean of their gradients, clipped
+as a whole (see :mod:`privote.learning.direct.training`).
 
 *Moments*, for many labels or a small epsilon. A record has features x (through a public embedding,
 of norm at most 1), a constant 1 after them, and labels c (0 or 1, as a vector of norm at most √τ;
@@ -50,10 +51,21 @@ from ..embedding import embed, embedding_for, fit_embedding
 from ..rows import BLOCK, Floats, Labels, Progress, deviations, matching, padded_blocks
 from ..workers import one_thread
 from .noise import SUM_HAIR, Noise, NoisySteps, TrainingPlan, affordable_rate
-from .training import MOMENTS, Checkpoints, Paid, Persons, PrivateTraining, check_descent, one_each
+from .training import (
+    MOMENTS,
+    Checkpoints,
+    Paid,
+    Persons,
+    PrivateTraining,
+    Sizes,
+    by_person,
+    check_descent,
+    rows_of,
+)
 
 HAIR = 1e-12  # a row ends up just inside the unit ball, so that rounding never leaves it
 _HUGE = 1e30
+_VALUES = 1 << 22  # of persons' gradients at once: 32 MiB
 _FASTEST = 10.0  # beyond, full batches of rows of norm 1 swing instead of settling
 _SPREADS = np.geomspace(1e-6, 1e6, 121)  # of weights, to choose from
 _STEPS = 50  # of Newton's method, each of which moves a logit by about 1 at most
@@ -242,7 +254,7 @@ class DPLinear(PrivateLinear):
     seed: int | None = None
     progress: Progress | None = None
 
-    def _plan(self) -> TrainingPlan:
+    def _plan(self, records: int) -> TrainingPlan:
         check_descent(self)
         if self.power != 0:
             positive("power", self.power)
@@ -251,16 +263,15 @@ class DPLinear(PrivateLinear):
         )
 
     def _prepare(self, rows: Any, Y: Labels, unit: Persons, X_public: Any, records: int) -> Any:
-        rows, Y = one_each(rows, Y, unit)
         self._look(X_public, records, Y.shape[1])
-        return self._design(rows), Y
+        rows, (order, sizes) = self._design(rows), by_person(unit)
+        return (rows, Y, None) if order is None else (rows[order], Y[order], sizes)
 
     def _train(self, given: Any, plan: TrainingPlan, noise: Noise, paid: Paid) -> list[Floats]:
-        rows, Y = given
         multiplier = self.privacy_.noise_multiplier
-        rate = affordable_rate(plan, multiplier, rows.shape[0], self.momentum)
+        rate = affordable_rate(plan, multiplier, self.privacy_.records, self.momentum)
         self.learning_rate_ = float(self.learning_rate or min(_FASTEST, rate))
-        weights = self._descend(rows, Y, multiplier, noise, Checkpoints(paid, self.steps))
+        weights = self._descend(given, noise, Checkpoints(paid, self.steps))
         self.coef_ = np.ascontiguousarray(weights[:-1].T)
         self.intercept_ = weights[-1] + logit(self.initial_share)
         return self.drawn_()
@@ -269,14 +280,13 @@ class DPLinear(PrivateLinear):
         """Return the weights, which were drawn."""
         return [self.coef_, self.intercept_]
 
-    def _descend(
-        self, rows: Any, Y: Labels, multiplier: float, noise: Noise, checkpoints: Checkpoints
-    ) -> Floats:
+    def _descend(self, given: Any, noise: Noise, checkpoints: Checkpoints) -> Floats:
+        (rows, Y, sizes), records = given, self.privacy_.records
         steps = NoisySteps(
             noise,
-            multiplier,
+            [self.privacy_.noise_multiplier] * self.steps,
             clip=self.clip,
-            batch=self.sample_rate * rows.shape[0],
+            batch=self.sample_rate * records,
             quantile=0.5 if self.adaptive else None,
         )
         weights = np.zeros((rows.shape[1], Y.shape[1]))
@@ -287,11 +297,14 @@ class DPLinear(PrivateLinear):
             steps.clip = float(state["clip"])
             start, averaged = int(state["step"]), int(state["averaged"])
         for step in checkpoints.rest(start):
-            chosen = noise.sample(rows.shape[0], self.sample_rate)
-            all_of_them = len(chosen) == rows.shape[0]
-            part, truth = (rows, Y) if all_of_them else (rows[chosen], Y[chosen])
-            total, below = clipped_sum(part, truth, weights, logit(self.initial_share), steps.clip)
-            (noisy,), unit = steps.release([total], below)
+            chosen = noise.sample(records, self.sample_rate)
+            part, truth, each = rows, Y, sizes
+            if len(chosen) < records:
+                mine = rows_of(chosen, sizes)
+                part, truth, each = rows[mine], Y[mine], None if sizes is None else sizes[chosen]
+            at = (weights, logit(self.initial_share), steps.clip)
+            total, below = clipped_sum(part, truth, *at, each)
+            (noisy,), unit = steps.release(step, [total], below)
             velocity = self.momentum * velocity - self.learning_rate_ * noisy / unit
             weights = weights + velocity
             if step >= self.steps // 2:
@@ -306,12 +319,13 @@ class DPLinear(PrivateLinear):
 
 
 def clipped_sum(
-    rows: Any, Y: Labels, weights: Floats, offset: float, clip: float
+    rows: Any, Y: Labels, weights: Floats, offset: float, clip: float, sizes: Sizes = None
 ) -> tuple[Floats, float]:
     """Return the sum of gradients of norm at most ``clip``, and the count that steers it.
 
     The gradient of a record with features x and residuals r (predicted minus true, 0 where the
-    label is unknown) is x rᵀ, of norm ‖x‖·‖r‖. One that overflows adds nothing.
+    label is unknown) is x rᵀ, of norm ‖x‖·‖r‖. One that overflows adds nothing. With ``sizes``
+    rows stand person by person, each has so many, and adds the clipped mean of their gradients.
 
     Returns
     -------
@@ -319,19 +333,52 @@ def clipped_sum(
         (features, labels), and the sum over records of +1/2 (not clipped) or -1/2 (clipped).
     """
     total, below, most = np.zeros_like(weights), 0.0, clip * (1 - SUM_HAIR)
+    every: list[Floats] = []
     with one_thread(), np.errstate(over="ignore", invalid="ignore"):
         for block, place in padded_blocks(rows):
             truth = np.full((block.shape[0], Y.shape[1]), -1, Y.dtype)
             truth[: place.stop - place.start] = Y[place]
             residuals = np.nan_to_num(expit(np.asarray(block @ weights) + offset) - truth)
             residuals[truth < 0] = 0.0
+            if sizes is not None:
+                every.append(residuals[: place.stop - place.start])
+                continue
             squares = block.multiply(block) if sp.issparse(block) else block * block
             norms = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
             norms = norms * np.sqrt((residuals * residuals).sum(axis=1))
             norms[np.isnan(norms)] = np.inf
             total += np.asarray(block.T @ (residuals * (most / np.maximum(norms, most))[:, None]))
             below += float((norms[: place.stop - place.start] <= clip).sum())
+        if sizes is not None:
+            return _clipped_means(rows, np.concatenate([*every, Y[:0]]), sizes, clip)
     return total, below - rows.shape[0] / 2
+
+
+def _clipped_means(
+    rows: Any, residuals: Floats, sizes: npt.NDArray[np.int64], clip: float
+) -> tuple[Floats, float]:
+    """Return the sum over persons of clipped mean gradients, and the count.
+
+    A person's mean is written out, and it is that vector which is clipped and added. A product with
+    a sparse matrix adds up a person's records in their order, so no bit of it depends on others.
+    """
+    total, below = np.zeros((rows.shape[1], residuals.shape[1])), -len(sizes) / 2
+    ends = np.append(0, np.cumsum(sizes))
+    most, some = clip * (1 - SUM_HAIR), max(1, _VALUES // total.size)
+    for start in range(0, len(sizes), some):
+        here = ends[start : start + some + 1]
+        mine, count = slice(here[0], here[-1]), int(here[-1] - here[0])
+        shares = residuals[mine] / np.repeat(sizes[start : start + some], np.diff(here))[:, None]
+        places, shape = np.arange(count), (len(here) - 1, count)
+        adders = [sp.csr_matrix((label, places, here - here[0]), shape) for label in shares.T]
+        means = [adder @ rows[mine] for adder in adders]
+        dense = np.stack([mean.toarray() if sp.issparse(mean) else mean for mean in means])
+        norms = np.sqrt((dense * dense).sum(axis=(0, 2)))
+        norms[np.isnan(norms)] = np.inf
+        dense[:, ~np.isfinite(norms)] = 0.0
+        total += np.tensordot(most / np.maximum(norms, most), dense, (0, 1)).T
+        below += float((norms <= clip).sum())
+    return total, below
 
 
 # -- moments ---------------------------------------------------------------------------------------
@@ -388,7 +435,7 @@ class DPMoments(PrivateLinear):
     seed: int | None = None
     progress: Any = None
 
-    def _plan(self) -> TrainingPlan:
+    def _plan(self, records: int) -> TrainingPlan:
         positive("tau", self.tau)
         if finite("ridge", self.ridge) < 0:
             raise InputError("ridge", "must be 0 or more", self.ridge)

@@ -19,12 +19,16 @@ the others is joint convexity; dominating pairs compose (Zhu, Dong and Wang 2022
 
 Epsilons are dp-accounting's: analytic for q = 1 (T steps are one Gaussian of multiplier z/√T), else
 by privacy loss distributions, rounded up ("connect the dots").
+
+A *schedule* lets noise and clipping norm change as training goes on, in stages that are fixed
+beforehand. Steps are priced one by one, each at its own noise multiplier, and their Rényi costs, or
+privacy losses, are added up; the clipping norm has no price, since noise is in units of it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +44,7 @@ from ..rows import Floats, fraction
 ADJACENCIES = ("replace", "add-remove")
 _TOLERANCE = 1e-3  # how far above the least noise multiplier the search may stop, relative
 _STOP = 1e-15  # how far from an analytic epsilon its search may stop: far below `UPWARDS`
+_STAGES = 10  # of a schedule: a price takes as many times longer
 _LEAST = 0.3  # no less noise than this, whatever the promise: losses become too many to list
 _INTERVAL = 5e-4  # of privacy losses: epsilon comes out too large by less than a thousandth
 _LAST_ORDER = 128.0  # up to which the divergence of sampled steps is worked out
@@ -65,28 +70,44 @@ class TrainingPlan:
         With which probability a record takes part in a step; 1 means all of them, every time.
     adjacency
         ``"replace"`` (privote's promise) or ``"add-remove"`` (most of the literature).
+    decay
+        The noise multiplier of the last steps, in units of that of the first. In between it moves
+        in ten stages of equally many steps, each by the same factor.
     """
 
     steps: int
     sample_rate: float = 1.0
     adjacency: str = "replace"
+    decay: float = 1.0
 
     def __post_init__(self) -> None:
         whole("steps", self.steps)
         fraction("sample_rate", self.sample_rate, "(]")
+        positive("schedule", self.decay)
         if self.adjacency not in ADJACENCIES:
             raise InputError(
                 "adjacency", f"must be one of {', '.join(ADJACENCIES)}", self.adjacency
             )
 
+    @property
+    def stages(self) -> list[tuple[float, int]]:
+        """The noise of each stage, in units of the first, and how many steps it has."""
+        if self.decay == 1:
+            return [(1.0, self.steps)]
+        factors = scheduled(self.decay, self.steps).tolist()
+        return [(factor, factors.count(factor)) for factor in dict.fromkeys(factors)]
+
     def epsilon(self, noise_multiplier: float, delta: float) -> float:
-        """Return the epsilon of all steps together at this delta."""
+        """Return the epsilon of all steps together at this delta.
+
+        ``noise_multiplier`` is that of the first step, here and below.
+        """
         import dp_accounting
 
         noise_multiplier = positive("noise_multiplier", noise_multiplier)
         fraction("delta", delta, "()")
         if self.sample_rate == 1:
-            one = noise_multiplier / (self._reach * math.sqrt(self.steps))
+            one = noise_multiplier / (self._reach * self._root)
             value = dp_accounting.get_epsilon_gaussian(one, delta, tol=_STOP)
         else:
             accountant = self._accountant().compose(self._event(noise_multiplier))
@@ -102,7 +123,7 @@ class TrainingPlan:
         if self.sample_rate == 1:
             # Twice: once is what `epsilon` adds, and both searches stop on any side.
             found = float(dp_accounting.get_sigma_gaussian(epsilon / UPWARDS**2, delta))
-            found *= self._reach * math.sqrt(self.steps)
+            found *= self._reach * self._root
         else:
             found = self._search(epsilon, delta)
         while self.epsilon(found, delta) > epsilon:  # a search stops near its target, on any side
@@ -117,13 +138,21 @@ class TrainingPlan:
         """
         if self.adjacency != "replace":
             raise InputError("adjacency", "must be 'replace' for a curve", self.adjacency)
-        z = positive("noise_multiplier", noise_multiplier)
-        each = self._reach**2 * np.asarray(orders, np.float64) / (2 * z**2)
-        if self.sample_rate < 1:
-            for place, order in enumerate(orders):
+        first = positive("noise_multiplier", noise_multiplier)
+        total = np.zeros(len(orders))
+        for factor, steps in self.stages:
+            z = factor * first
+            each = self._reach**2 * np.asarray(orders, np.float64) / (2 * z**2)
+            for place, order in enumerate(orders if self.sample_rate < 1 else ()):
                 if order <= _LAST_ORDER:
                     each[place] = min(each[place], _sampled_rdp(z, self.sample_rate, float(order)))
-        return np.asarray(self.steps * np.maximum.accumulate(each))
+            total += steps * np.maximum.accumulate(each)
+        return total
+
+    @property
+    def _root(self) -> float:
+        """The root of the number of steps; of those with less noise each counts for more."""
+        return math.sqrt(sum(steps / factor**2 for factor, steps in self.stages))
 
     @property
     def _reach(self) -> float:
@@ -141,14 +170,19 @@ class TrainingPlan:
     def _event(self, noise_multiplier: float) -> Any:
         import dp_accounting as dp
 
-        step = dp.PoissonSampledDpEvent(self.sample_rate, dp.GaussianDpEvent(noise_multiplier))
-        return dp.SelfComposedDpEvent(step, int(self.steps))
+        events = []
+        for factor, steps in self.stages:
+            one = dp.GaussianDpEvent(factor * noise_multiplier)
+            step = dp.PoissonSampledDpEvent(self.sample_rate, one)
+            events.append(dp.SelfComposedDpEvent(step, steps))
+        return dp.ComposedDpEvent(events)
 
     def _search(self, epsilon: float, delta: float) -> float:
         # Rényi's bound for add-remove takes a moment and lies close to the answer.
-        near = _least_noise(lambda z: self._renyi(z, delta) - epsilon, 1.0, tolerance=1e-2)
+        least = _LEAST / min(1.0, self.decay)
+        near = _least_noise(lambda z: self._renyi(z, delta) - epsilon, 1.0, 1e-2, least)
         start = near * math.sqrt(self._reach)
-        return _least_noise(lambda z: self.epsilon(z, delta) - epsilon, start, _TOLERANCE)
+        return _least_noise(lambda z: self.epsilon(z, delta) - epsilon, start, _TOLERANCE, least)
 
     def _renyi(self, noise_multiplier: float, delta: float) -> float:
         from dp_accounting.rdp import RdpAccountant
@@ -157,18 +191,27 @@ class TrainingPlan:
         return float(accountant.compose(self._event(noise_multiplier)).get_epsilon(delta))
 
 
-def _least_noise(excess: Callable[[float], float], start: float, tolerance: float) -> float:
+def scheduled(last: float, steps: int) -> Floats:
+    """Return factors (steps,) from 1 to ``last`` in ten stages of equally many steps."""
+    stages = min(_STAGES, steps)
+    stage = np.arange(steps) * stages // steps
+    return np.asarray(last ** (stage / max(1, stages - 1)))
+
+
+def _least_noise(
+    excess: Callable[[float], float], start: float, tolerance: float, least: float
+) -> float:
     """Return about the least noise multiplier whose price is not in excess, from a first guess."""
     from scipy.optimize import brentq
 
-    low = high = max(start, _LEAST)
+    low = high = max(start, least)
     if excess(high) > 0:
         while excess(high := high * 1.5) > 0:
             low = high
     else:
         while excess(low := low / 1.5) <= 0:
             high = low
-            if high <= _LEAST:  # records take part so rarely that any noise will do
+            if high <= least:  # records take part so rarely that any noise will do
                 return high
     return float(brentq(excess, low, high, rtol=tolerance))
 
@@ -240,37 +283,50 @@ class NoisySteps:
     which is private, and adds up 0 and 1, which one record more moves by 1 where the theorem allows
     1/2.
 
-    Attributes
+    Parameters
     ----------
-    clip
-        The largest norm of what one record adds.
+    noise
+        Where it comes from.
+    multipliers
+        (steps,) the noise multiplier of each step.
+    clip, falls
+        The largest norm of what one record adds, and by which factor it has changed in the end.
     batch
         The expected number of records in a step, which is public; the sampled size is not.
+    quantile
+        Of the norms, to which a count steers the clipping norm; None leaves it.
     """
 
     def __init__(
         self,
         noise: Noise,
-        multiplier: float,
+        multipliers: Sequence[float] | Floats,
         *,
         clip: float,
         batch: float,
         quantile: float | None,
+        falls: float = 1.0,
     ) -> None:
         self.clip, self.batch = clip, batch
-        self._noise, self._quantile, self._multiplier = noise, quantile, multiplier
-        if quantile is not None:
-            self._multiplier, self._count_noise = split_for_clipping(multiplier, batch)
+        self._noise, self._quantile, self._multipliers = noise, quantile, multipliers
+        self._falls = scheduled(falls, len(multipliers))
 
-    def release(self, sums: list[Floats], below: float) -> tuple[list[Floats], float]:
+    def bound(self, step: int) -> float:
+        """Return the largest norm of what one record adds in a step."""
+        return self.clip * float(self._falls[step])
+
+    def release(self, step: int, sums: list[Floats], below: float) -> tuple[list[Floats], float]:
         """Return noisy sums, and what makes means in units of the clipping norm of them.
 
         ``below`` is the sum over records of +1/2 (not clipped) or -1/2 (clipped).
         """
-        unit = self.batch * self.clip
-        noisy = [self._noise.add(total, self._multiplier * self.clip) for total in sums]
+        clip, multiplier = self.bound(step), float(self._multipliers[step])
         if self._quantile is not None:
-            count = float(self._noise.add(np.array([below]), self._count_noise)[0])
+            multiplier, count_noise = split_for_clipping(multiplier, self.batch)
+        unit = self.batch * clip
+        noisy = [self._noise.add(total, multiplier * clip) for total in sums]
+        if self._quantile is not None:
+            count = float(self._noise.add(np.array([below]), count_noise)[0])
             self.clip = next_clip(self.clip, count, self.batch, quantile=self._quantile, rate=0.2)
         return noisy, unit
 
@@ -284,7 +340,8 @@ def affordable_rate(
     share: the noise adds up to η/(1−keep)·√T·z/batch. A public number, like all that it is made of.
     """
     batch = plan.sample_rate * records
-    return batch * (1 - keep) / (math.sqrt(plan.steps) * noise_multiplier)
+    noise = math.sqrt(sum(steps * factor**2 for factor, steps in plan.stages)) * noise_multiplier
+    return batch * (1 - keep) / noise
 
 
 def split_for_clipping(noise_multiplier: float, batch: float) -> tuple[float, float]:

@@ -10,6 +10,14 @@ step, each with the noise that was charged, and each chosen by the steps before 
 the draws that died were seen by nobody, and when a process dies does not depend on them. What is
 kept follows from noisy sums and public numbers alone (weights, their mean, momentum, the clipping
 norm): no gradient, no sample, no row.
+
+*Persons.* With ``groups`` (or ``ids`` that occur twice) a person takes part with all records, or
+with none: who takes part in a step is sampled by person. It adds the mean of the gradients of its
+records, shortened to the clipping norm C as a whole. That vector is made of this person's records
+and of public or released numbers alone, and its norm is at most C, however many records there are.
+So replacing a person moves the sum by at most 2C, and adding or removing one by at most C: what a
+record does, at the same price. The number of persons is public, the numbers of their records are
+not: nothing is divided by these but the person's own sum.
 """
 
 from __future__ import annotations
@@ -40,11 +48,11 @@ from ..rows import (
     check_labels,
     count_rows,
     fraction,
-    take_rows,
 )
 from .noise import Noise, TrainingPlan
 
-Persons = npt.NDArray[np.int64] | None
+Persons = npt.NDArray[np.int64] | None  # (rows,) whose each is
+Sizes = npt.NDArray[np.int64] | None  # (persons,) how many rows each has
 
 GRADIENTS, MOMENTS = "noisy gradients", "noisy moments"
 _CLOSE = 1e-3  # how far above the least noise that fits the search may stop, relative
@@ -118,13 +126,14 @@ class PrivateTraining(LabelClassifier):
     def _fit(
         self, X: Any, y: Any, X_public: Any, ids: Any, groups: Any, account: dict[str, Any]
     ) -> Self:
-        plan, noise, draft = self._plan(), Noise(self.seed), account["draft"]
+        noise, draft = Noise(self.seed), account["draft"]
         rows = self._read(X)
         Y = check_labels(y, count_rows(rows))
         names, unit = check_groups(ids, len(Y), "ids")
         if groups is not None:
             names, unit = check_groups(groups, len(Y))
         records = len(Y) if names is None else len(names)
+        plan = self._plan(records)
         self._restore(draft)
         given = self._prepare(rows, Y, unit, X_public, records)
         paid = begin(
@@ -147,7 +156,7 @@ class PrivateTraining(LabelClassifier):
         """Take from a draft what is public and has to be the same, before anything is charged."""
 
     @abstractmethod
-    def _plan(self) -> TrainingPlan:
+    def _plan(self, records: int) -> TrainingPlan:
         """Return what will be done, for its price; bad settings are refused."""
 
     @abstractmethod
@@ -209,18 +218,21 @@ def check_descent(model: Any, *shares: str) -> None:
         fraction(name, getattr(model, name), "()")
 
 
-def one_each(X: Any, Y: Labels, unit: Persons) -> tuple[Any, Labels]:
-    """Return one row of every record or person, the first: then the promise is for those.
+def by_person(unit: Persons) -> tuple[npt.NDArray[np.intp] | None, Sizes]:
+    """Return the rows, person by person, and how many each has; None if each is its own."""
+    sizes = None if unit is None else np.bincount(unit)
+    if unit is None or sizes is None or (sizes == 1).all():
+        return None, None
+    return np.argsort(unit, kind="stable"), sizes
 
-    Which one it is follows from the order of a person's own rows, so nobody moves another's.
-    """
-    if unit is None:
-        return X, Y
-    _, first = np.unique(unit, return_index=True)
-    if len(first) == len(Y):
-        return X, Y
-    kept = np.sort(first)
-    return take_rows(X, kept), Y[kept]
+
+def rows_of(persons: npt.NDArray[np.intp], sizes: Sizes) -> npt.NDArray[np.intp]:
+    """Return the rows of these persons, where rows are in the order of :func:`by_person`."""
+    if sizes is None:
+        return persons
+    chosen = np.zeros(len(sizes), np.bool_)
+    chosen[persons] = True
+    return np.flatnonzero(np.repeat(chosen, sizes))
 
 
 # -- what is promised, and where it is charged -----------------------------------------------------
@@ -242,6 +254,8 @@ class TrainingPrivacy:
         What was released, and nothing else: :data:`GRADIENTS` or :data:`MOMENTS`.
     noise_multiplier, steps, sample_rate
         What was done; moments are one step that takes every record.
+    decay
+        The noise multiplier of the last steps in units of the first; 1 where it stays.
     records
         How many took part: records, or persons. Sums are scaled by it, so it counts as public,
         under either adjacency.
@@ -270,6 +284,7 @@ class TrainingPrivacy:
     ledger: dict[str, Any] | None = None
     new: bool = False
     drawn: tuple[str, ...] = ()
+    decay: float = 1.0
 
     def facts(self) -> dict[str, Any]:
         """Return all of it as plain values, for JSON and for the model's file."""
@@ -288,17 +303,19 @@ class TrainingPrivacy:
         done = f"{self.steps} noisy gradients, sampling rate {self.sample_rate:g}"
         used, counted = "", "records"
         if self.protects == PERSON:
-            used, counted = " One record of each person took part.", "persons"
+            used, counted = " Each person took part with the mean over its records.", "persons"
         if self.released == MOMENTS:
             done = "one noisy sum of features times labels"
-            used = used and " The mean over each person's records took part."
+        noise = f"{self.noise_multiplier:g}"
+        if self.decay != 1:
+            noise += f" at first and {self.noise_multiplier * self.decay:g} in the end"
         new = ", which is new to its ledger" if self.new else ""
         charged = (
             "" if self.dataset is None else f" It is charged to data set {self.dataset!r}{new}."
         )
         return (
             f"The weights are {promise}-differentially private for {who}: {done}, noise multiplier "
-            f"{self.noise_multiplier:g}.{used} The number of {counted}, {self.records}, is public."
+            f"{noise}.{used} The number of {counted}, {self.records}, is public."
             f"{charged} Settings chosen by looking at the private records are not covered."
         )
 
@@ -418,6 +435,7 @@ def begin(
         dataset=None if ledger is None else dataset,
         ledger=place,
         new=new,
+        decay=plan.decay,
     )
     return Paid(privacy=privacy, draft=draft, ledger=ledger, accounts=accounts, entry=entry)
 
@@ -435,6 +453,8 @@ def _charge(
         )
     budget, ledger = accounts.budget, accounts.ledger
     named = {"mechanism": released, "steps": plan.steps, "sample_rate": plan.sample_rate}
+    if plan.decay != 1:
+        named["decay"] = plan.decay
     with accounts.paying(), ledger.writing() as totals:
         accounts.authorise(totals)
         entry = accounts.paid(totals)

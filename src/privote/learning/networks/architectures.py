@@ -47,6 +47,11 @@ def check_network(network: Any) -> None:
     )
 
 
+def usual_network(shape: tuple[int, ...]) -> str:
+    """Return the network to take for rows of this shape if nobody names one."""
+    return VECTOR_NETWORKS[1] if len(shape) == 1 else IMAGE_NETWORKS[0]
+
+
 def build_network(
     network: Network, shape: Sequence[int], outputs: int, *, hidden: int = 256, dropout: float = 0.5
 ) -> Any:
@@ -72,6 +77,9 @@ def build_network(
             raise InputError("network", "must have layers of known sizes, and has lazy ones")
         return module
     if network in VECTOR_NETWORKS:
+        if len(shape) != 1:
+            rule = f"must be one of {', '.join(IMAGE_NETWORKS)} for pictures, got shape {shape}"
+            raise InputError("network", rule, network)
         return _dense(network, int(np.prod(shape)), outputs, hidden, dropout)
     if len(shape) != 3:
         raise InputError(f"{network} takes images (channels, height, width), got shape {shape}")
@@ -146,6 +154,15 @@ def seeded(seed: int) -> Iterator[Any]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield torch.Generator().manual_seed(seed)
+
+
+def on_device(module: Any, device: str) -> Any:
+    """Return a network on a device, or say that torch finds none of that name here."""
+    try:
+        return module.to(device)
+    except (RuntimeError, AssertionError) as error:  # torch's words for a device that is absent
+        reason = str(error).splitlines()[0]
+        raise InputError("device", f"cannot be used: {reason}", device) from None
 
 
 @contextmanager

@@ -8,6 +8,7 @@ reads files when they are asked for. A trained network is kept as plain arrays.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -17,14 +18,16 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from ...errors import InputError, UnavailableError, positive, whole
+from ...errors import InputError, PrivoteWarning, UnavailableError, positive, whole
 from ..rows import Floats, LabelClassifier, fraction
 from .architectures import (
     IMAGE_NETWORKS,
     build_network,
     check_network,
+    on_device,
     require_torch,
     set_weights,
+    usual_network,
     weights_of,
 )
 
@@ -37,6 +40,7 @@ SCALES = ("standard", "none")
 _LIMIT = 3.0  # standard deviations beyond which a value says no more
 _MOST_MEASURED = 2_000  # rows that are read to measure a scale, at most
 _VALUES = 1 << 22  # of a batch in prediction: 16 MiB
+_A_WHILE = 30.0  # seconds
 
 
 class Rows:
@@ -112,7 +116,7 @@ class Scaling:
         """Measure public rows, evenly spread, a few thousand at most."""
         parts = []
         for some in rows:
-            count = min(len(some), _MOST_MEASURED)
+            count = min(len(some), _MOST_MEASURED, _VALUES * 8 // int(np.prod(some.shape)))
             parts.append(some[np.linspace(0, len(some) - 1, count).astype(int)])
         sample = np.concatenate(parts).astype(np.float64)
         axes = (0, 2, 3) if sample.ndim == 4 else (0,)
@@ -248,7 +252,7 @@ class NetworkClassifier(LabelClassifier):
     def to_arrays(self) -> Arrays:
         """Return the fitted model as plain arrays, to be kept in a file that runs no code."""
         check_is_fitted(self, "network_")
-        name = getattr(self, self._named_by)
+        name = getattr(self, self._named_by) or usual_network(self.shape_)
         if callable(name):
             raise UnavailableError("a network made by a function cannot be kept as plain arrays")
         config = {
@@ -316,14 +320,36 @@ class NetworkClassifier(LabelClassifier):
         }
 
     def _answers(self, rows: Rows) -> Floats:
-        torch = require_torch("a network's prediction")
-        self.network_.eval()
+        torch, device = require_torch("a network's prediction"), getattr(self, "device", "cpu")
+        network = on_device(self.network_.eval(), device)
         with torch.no_grad():
             parts = [
-                torch.sigmoid(self.network_(torch.as_tensor(self.scaling_(batch)))).numpy()
+                torch.sigmoid(network(torch.as_tensor(self.scaling_(batch)).to(device)))
+                .cpu()
+                .numpy()
                 for batch in rows.batches()
             ]
         return np.concatenate([np.zeros((0, self.n_labels_)), *parts])
+
+
+def check_hours(seconds: float, hours: float) -> float:
+    """Return how long a training takes; say so if that is a while, refuse what takes longer.
+
+    Parameters
+    ----------
+    seconds
+        As a few steps on made-up rows tell.
+    hours
+        The longest that was allowed.
+    """
+    words = f"{seconds / 3600:,.1f} hours" if seconds > 7200 else f"{seconds / 60:.1f} minutes"
+    if seconds > 3600 * positive("hours", hours):
+        rule = f"must allow for this training, which takes about {words} on this machine"
+        raise InputError("hours", rule, hours)
+    if seconds > _A_WHILE:
+        message = f"training takes about {words} on this machine"
+        warnings.warn(message, PrivoteWarning, stacklevel=2)
+    return seconds
 
 
 def check_counts(model: Any, *names: str) -> None:

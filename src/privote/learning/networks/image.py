@@ -1,7 +1,7 @@
 """Image networks as scikit-learn classifiers: DenseNet-121, ResNet-50, a small one for tests.
 
-They are teachers, students on true or released labels, and makers of features. Training is not
-private: a teacher's privacy comes from the vote.
+They are teachers, and students on true or released labels. Training is not private: a teacher's
+privacy comes from the vote. Pictures are read a batch at a time, and never all in memory.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
+from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, TransformerMixin
+from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from ...errors import InputError, positive
 from ..rows import Progress, Targets, check_targets, fraction, padded_blocks, rounded
@@ -28,41 +28,17 @@ from .architectures import (
     last_layer,
     load_weights,
     masked_loss,
+    on_device,
     one_torch_thread,
     require_torch,
     seeded,
 )
-from .classifier import Augmentation, Index, NetworkClassifier, Rows, Scaling, check_counts
+from .classifier import Index, NetworkClassifier, Rows, Scaling, check_counts, check_hours
 
-# What the paper trains with (its appendix "Experimental Details"). It does not give the batch of
-# ResNet-50; the small network is ours.
-TRAINING: dict[str, dict[str, Any]] = {
-    "densenet121": {
-        "optimizer": "adam",
-        "n_epochs": 100,
-        "batch_size": 64,
-        "learning_rate": 1e-3,
-        "weight_decay": 1e-5,
-    },
-    "resnet50": {
-        "optimizer": "sgd",
-        "n_epochs": 1000,
-        "batch_size": 64,
-        "learning_rate": 1e-3,
-        "weight_decay": 1e-4,
-    },
-    "smallcnn": {
-        "optimizer": "adam",
-        "n_epochs": 30,
-        "batch_size": 64,
-        "learning_rate": 2e-3,
-        "weight_decay": 1e-5,
-    },
-}
-OPTIMIZERS = ("adam", "sgd")
 NORMALISE = ("none", "imagenet")
 _BETTER = 1e-4  # by how much, relative, a loss must fall to count as better
 _VALUES, _BATCHES = 1 << 22, (32, 256)  # numbers in a batch of features; its fewest and most rows
+_TRIED = 8  # made-up rows that a step is timed on
 # Published constants of what most pre-trained weights were trained with; they cost no privacy.
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
@@ -81,12 +57,12 @@ class ImageNetwork(NetworkClassifier):
         random. Its last layer may be for other labels.
     frozen
         Train the last layer only, on features that are computed once.
-    optimizer, n_epochs, batch_size, learning_rate, weight_decay
-        None: as the paper trains this architecture, see ``TRAINING``; Adam is with amsgrad.
+    n_epochs, batch_size
+        How often each row is seen, and how many rows a step takes.
+    learning_rate, weight_decay
+        Of Adam with amsgrad: as the paper trains DenseNet-121 (there for 100 epochs).
     plateau
         Epochs without a better loss after which the learning rate falls to a tenth.
-    patience
-        Epochs without a better loss after which training stops; None never stops early.
     validation
         Share of the rows kept for choosing the best epoch and the thresholds; 0 keeps none, and so
         do fewer than 10 rows.
@@ -96,8 +72,10 @@ class ImageNetwork(NetworkClassifier):
     normalise
         ``"none"`` leaves pixels from 0 to 1; ``"imagenet"`` subtracts and divides by the published
         constants, which weights trained on ImageNet expect.
-    augment
-        A function (batch, generator) such as :class:`privote.learning.networks.classifier.Augment`.
+    device
+        Where it trains and answers: ``"cpu"``, ``"cuda"`` or ``"mps"``.
+    hours
+        How long all teachers and the student may take; :func:`check_time` refuses more.
     random_state
         Seeds weights, order and the validation part.
     progress
@@ -120,17 +98,16 @@ class ImageNetwork(NetworkClassifier):
     _: KW_ONLY
     weights: str | os.PathLike[str] | None = None
     frozen: bool = False
-    optimizer: str | None = None
-    n_epochs: int | None = None
-    batch_size: int | None = None
-    learning_rate: float | None = None
-    weight_decay: float | None = None
+    n_epochs: int = 30
+    batch_size: int = 64
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-5
     plateau: int = 10
-    patience: int | None = None
     validation: float = 0.1
     tune: str | None = "BAC"
     normalise: str = "none"
-    augment: Augmentation | None = None
+    device: str = "cpu"
+    hours: float = 24.0
     random_state: Any = None
     progress: Progress | None = None
 
@@ -142,24 +119,25 @@ class ImageNetwork(NetworkClassifier):
         ``X`` may be an array of float32 or uint8, or images on disk
         (:class:`privote.datasets.images.Images`).
         """
-        require_torch("an image network")
         rows = Rows(X)
         labels = check_targets(y, len(rows))
         cells = np.stack([np.maximum(labels, 0), labels >= 0], axis=1).astype(np.float32)
-        settings = self._settings()
+        self._check()
         if len(rows) < 2:
             raise InputError("X", f"must have at least 2 rows, got {len(rows)}")
         scaling = published_constants(self.normalise, rows.shape)
         rng = check_random_state(self.random_state)
-        with seeded(int(rng.randint(2**31 - 1))) as generator:
-            network = build_network(self.architecture, rows.shape, labels.shape[1])
-            if self.weights is not None:
-                load_weights(network, self.weights)
-            self._fitted(network, scaling, rows.shape, np.full(labels.shape[1], 0.5))
+        with seeded(int(rng.randint(2**31 - 1))):
+            network = self._built(rows.shape, labels.shape[1])
             order = rng.permutation(len(rows))
             held = round(self.validation * len(rows)) if len(rows) >= 10 else 0
-            self._train(rows, cells, (order[held:], order[:held]), settings, generator)
-        network.eval()
+            learns, seen, scale = network, rows, scaling
+            if self.frozen:
+                seen = Rows(image_features(network, rows, scaling, self.device))
+                learns, scale = last_layer(network), Scaling.none(seen.shape)
+            sides = (order[held:], order[:held])
+            self.history_ = _fit_network(learns, _Lessons(seen, cells, scale), sides, self)
+        self._fitted(network, scaling, rows.shape, np.full(labels.shape[1], 0.5))
         if held and self.tune is not None:
             kept = np.sort(order[:held])
             self.thresholds_ = best_thresholds(
@@ -167,174 +145,143 @@ class ImageNetwork(NetworkClassifier):
             )
         return self
 
-    def features(self, X: Any) -> npt.NDArray[np.float32]:
-        """Return what goes into the last layer: (images, features)."""
-        check_is_fitted(self, "network_")
-        return image_features(self.network_, Rows(X), self.scaling_)
+    def seconds(self, X: Any, labels: int, learnt: int, asked: int) -> float:
+        """Return about how long it takes to learn from so many rows like ``X`` and answer others.
 
-    def _train(
-        self,
-        rows: Rows,
-        cells: Targets,
-        parts: tuple[Index, Index],
-        settings: Any,
-        generator: Any,
-    ) -> None:
-        part, scaling = self.network_, self.scaling_
-        augment = None if self.augment is None else (self.augment, generator)
-        if self.frozen:
-            rows = Rows(image_features(part, rows, scaling))
-            part, scaling, augment = last_layer(part), Scaling.none(rows.shape), None
-        training = _LabelledRows(rows, cells, parts[0], scaling, augment)
-        held = _LabelledRows(rows, cells, parts[1], scaling) if len(parts[1]) else None
-        self.history_ = _fit_network(part, training, held, settings)
+        A step on made-up rows is timed, and how long reading a few of ``X`` takes.
+        """
+        torch, rows = require_torch("an image network"), Rows(X)
+        self._check()
+        network = self._built(rows.shape, labels)
+        made_up = np.random.default_rng(0).random((_TRIED, *rows.shape), dtype=np.float32)
+        cells = np.ones((_TRIED, 2, labels), np.float32)
+        lessons, some = _Lessons(Rows(made_up), cells, Scaling.none(rows.shape)), np.arange(_TRIED)
+        steps = torch.optim.SGD(network.parameters(), lr=0.0)
+        times = []
+        for optimizer in (None, steps):
+            lessons.epoch(network, some, self, optimizer)  # the first takes longer
+            start = perf_counter()
+            lessons.epoch(network, some, self, optimizer)
+            times.append((perf_counter() - start) / _TRIED)
+        start = perf_counter()
+        few = min(len(rows), _TRIED)
+        rows[np.arange(few)]
+        answer, step = np.array(times) + (perf_counter() - start) / few
+        return float(asked * answer + learnt * (answer if self.frozen else self.n_epochs * step))
 
-    def _settings(self) -> Any:
-        """Return a network like this one, of which nothing is left open."""
+    def _built(self, shape: tuple[int, ...], labels: int) -> Any:
+        """Return the network to start from, where it is to be trained."""
+        require_torch("an image network")
+        network = build_network(self.architecture, shape, labels)
+        if self.weights is not None:
+            load_weights(network, self.weights)
+        return on_device(network, self.device)
+
+    def _check(self) -> None:
+        """Refuse settings that make no sense."""
         check_network(self.architecture)
         fraction("validation", self.validation, "[)")
         if self.tune is not None and self.tune not in METRICS:
             raise InputError("tune", f"must be one of {', '.join(METRICS)} or None", self.tune)
-        check_counts(self, "plateau", *([] if self.patience is None else ["patience"]))
-        name = self.architecture if isinstance(self.architecture, str) else "densenet121"
-        usual = TRAINING.get(name, TRAINING["densenet121"])
-        settled = replace(self, **{key: usual[key] for key in usual if getattr(self, key) is None})
-        if settled.optimizer not in OPTIMIZERS:
-            raise InputError(
-                "optimizer", f"must be one of {', '.join(OPTIMIZERS)}", settled.optimizer
-            )
-        check_counts(settled, "n_epochs", "batch_size")
-        positive("learning_rate", settled.learning_rate)
-        if settled.weight_decay != 0:
-            positive("weight_decay", settled.weight_decay)
-        return settled
+        check_counts(self, "plateau", "n_epochs", "batch_size")
+        positive("learning_rate", self.learning_rate)
+        if self.weight_decay != 0:
+            positive("weight_decay", self.weight_decay)
+
+
+def check_time(
+    teacher: Any,
+    student: Any,
+    X: Any,
+    X_public: Any,
+    labels: int,
+    teachers: int,
+    n_jobs: int | None,
+) -> None:
+    """Say how long networks take to train and to answer; refuse more than their ``hours``.
+
+    Teachers learn from ``X`` between them, so many at a time, and each answers on ``X_public``,
+    from which the student learns. What is no network of ours is not timed.
+    """
+    seconds, hours = 0.0, []
+    if isinstance(teacher, ImageNetwork):
+        each = (X.shape[0], teachers * X_public.shape[0])
+        seconds += teacher.seconds(X, labels, *each) / max(1, int(effective_n_jobs(n_jobs)))
+        hours.append(teacher.hours)
+    if isinstance(student, ImageNetwork):
+        seconds += student.seconds(X_public, labels, X_public.shape[0], X_public.shape[0])
+        hours.append(student.hours)
+    if hours:
+        check_hours(seconds, max(hours))
 
 
 @dataclass(frozen=True)
-class _LabelledRows:
-    """Some rows and their labels, which torch reads a batch at a time.
-
-    ``cells`` are (rows, 2, labels): each label's probability, and how much it counts.
-    """
+class _Lessons:
+    """Rows and what is said of them; ``cells`` (rows, 2, labels): probability, and weight."""
 
     rows: Rows
     cells: Targets
-    index: Index
     scaling: Scaling
-    augment: tuple[Augmentation, Any] | None = None
 
-    def __len__(self) -> int:
-        return len(self.index)
-
-    def __getitems__(self, places: list[int]) -> list[tuple[Any, Any]]:
-        """Return several rows at once; the name is the one torch looks for."""
+    def epoch(self, network: Any, index: Index, settings: Any, optimizer: Any) -> float:
+        """Return the mean loss over these rows, in batches; with an optimizer, each is a step."""
         torch = require_torch("training")
-        chosen = self.index[places]
-        batch = torch.as_tensor(self.scaling(self.rows[chosen]))
-        if self.augment is not None:
-            change, generator = self.augment
-            batch = change(batch, generator)
-        return list(zip(batch, torch.as_tensor(self.cells[chosen]), strict=True))
+        losses, sizes = [], []
+        network.train(optimizer is not None)
+        for start in range(0, len(index), settings.batch_size):
+            some = index[start : start + settings.batch_size]
+            if optimizer is not None and len(some) == 1 < len(index):
+                continue  # one row says nothing to batch normalisation
+            batch = torch.as_tensor(self.scaling(self.rows[some])).to(settings.device)
+            cells = torch.as_tensor(self.cells[some]).to(settings.device)
+            with torch.set_grad_enabled(optimizer is not None):
+                loss = masked_loss(network(batch), *cells.unbind(1))
+            if optimizer is not None:
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            losses.append(loss.item())
+            sizes.append(len(some))
+        return float(np.average(losses, weights=sizes))
 
 
 def _fit_network(
-    network: Any, training: _LabelledRows, held: _LabelledRows | None, settings: Any
+    network: Any, lessons: _Lessons, sides: tuple[Index, Index], settings: Any
 ) -> dict[str, list[float]]:
     """Train a network where it stands and return the curves of training.
 
-    ``settings`` is an :class:`ImageNetwork` that leaves nothing open. With a validation part the
+    ``settings`` is the :class:`ImageNetwork`. With a validation part the
     weights of its best epoch are kept, and the learning rate falls when its loss does not; without
     one both look at the training loss.
     """
     torch = require_torch("training")
-    kind, more = torch.optim.SGD, {}
-    if settings.optimizer == "adam":
-        kind, more = torch.optim.Adam, {"amsgrad": True}
-    weights, rate, decay = network.parameters(), settings.learning_rate, settings.weight_decay
-    optimizer = kind(weights, lr=rate, weight_decay=decay, **more)
+    how = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
+    optimizer = torch.optim.Adam(network.parameters(), **how, amsgrad=True)
     falling = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=settings.plateau)
-    size, loader = settings.batch_size, torch.utils.data.DataLoader
-    alone = len(training) > 1 and len(training) % size == 1  # says nothing to batch normalisation
-    parts = {"train_loss": loader(training, size, shuffle=True, drop_last=alone)}
-    if held is not None:
-        parts["valid_loss"] = loader(held, size)
-    history: dict[str, list[float]] = {"learning_rate": [], **{name: [] for name in parts}}
-    best, bar, missed = None, np.inf, 0
+    learnt, held = sides
+    judge = "valid_loss" if len(held) else "train_loss"
+    history: dict[str, list[float]] = {"learning_rate": [], "train_loss": [], judge: []}
+    best, bar = None, np.inf
     for epoch in range(settings.n_epochs):
         history["learning_rate"].append(optimizer.param_groups[0]["lr"])
-        for name, batches in parts.items():
-            steps = optimizer if name == "train_loss" else None
-            history[name].append(_epoch(network, batches, steps))
-        loss = history["train_loss" if held is None else "valid_loss"][-1]
+        order = learnt[torch.randperm(len(learnt)).numpy()]
+        history["train_loss"].append(lessons.epoch(network, order, settings, optimizer))
+        if len(held):
+            history[judge].append(lessons.epoch(network, held, settings, None))
+        loss = history[judge][-1]
         falling.step(loss)
-        missed += 1
         if loss < bar:
-            best, bar, missed = deepcopy(network.state_dict()), loss * (1 - _BETTER), 0
+            best, bar = deepcopy(network.state_dict()), loss * (1 - _BETTER)
         if settings.progress is not None:
             settings.progress(epoch + 1, settings.n_epochs)
-        if missed == settings.patience:
-            break
-    if held is not None and best is not None:
+    if len(held) and best is not None:
         network.load_state_dict(best)
     return history
 
 
-def _epoch(network: Any, batches: Any, optimizer: Any) -> float:
-    """Return the mean loss over batches; with an optimizer, each is a step."""
-    torch = require_torch("training")
-    losses, sizes = [], []
-    network.train(optimizer is not None)
-    for rows, cells in batches:
-        with torch.set_grad_enabled(optimizer is not None):
-            loss = masked_loss(network(rows), *cells.unbind(1))
-        if optimizer is not None:
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        losses.append(loss.item())
-        sizes.append(len(rows))
-    return float(np.average(losses, weights=sizes))
-
-
-@dataclass(eq=False, repr=False)
-class ImageFeatures(TransformerMixin, BaseEstimator):
-    """What a frozen network sees in images: (images, features), to train linear teachers on.
-
-    The same network for everybody, from a public file or a public seed, so it costs no privacy.
-
-    Parameters
-    ----------
-    architecture, weights, normalise
-        As for :class:`ImageNetwork`.
-    random_state
-        Seeds the weights if there is no file; features at random are rarely worth having.
-    """
-
-    architecture: Network = "densenet121"
-    _: KW_ONLY
-    weights: str | os.PathLike[str] | None = None
-    normalise: str = "none"
-    random_state: int = 0
-
-    def fit(self, X: Any, y: Any = None) -> ImageFeatures:
-        """Build the network; nothing is learnt from ``X``, only the shape of an image."""
-        require_torch("image features")
-        shape = Rows(X).shape
-        self.scaling_ = published_constants(self.normalise, shape)
-        with seeded(int(self.random_state)):
-            self.network_ = build_network(self.architecture, shape, 1)
-        if self.weights is not None:
-            load_weights(self.network_, self.weights)
-        self.network_.eval()
-        return self
-
-    def transform(self, X: Any) -> npt.NDArray[np.float32]:
-        """Return the features of images."""
-        check_is_fitted(self, "network_")
-        return image_features(self.network_, Rows(X), self.scaling_)
-
-
-def image_features(network: Any, rows: Rows, scaling: Scaling) -> npt.NDArray[np.float32]:
+def image_features(
+    network: Any, rows: Rows, scaling: Scaling, device: str = "cpu"
+) -> npt.NDArray[np.float32]:
     """Return what goes into a network's last layer: (rows, features).
 
     Each row is seen as if it were alone: in batches of one fixed, padded shape, each by one thread
@@ -348,16 +295,16 @@ def image_features(network: Any, rows: Rows, scaling: Scaling) -> npt.NDArray[np
     def batch(block: tuple[Any, slice]) -> Any:
         some, place = block
         seen: list[Any] = []
-        copy = (network if size == 1 else deepcopy(network)).eval()
+        copy = on_device((network if size == 1 else deepcopy(network)).eval(), device)
         hook = last_layer(copy).register_forward_pre_hook(lambda _, given: seen.append(given[0]))
         try:
             with torch.no_grad():
-                copy(torch.tensor(scaling(rows[some])))
+                copy(torch.tensor(scaling(rows[some])).to(device))
         finally:
             hook.remove()
-        return seen[0][: place.stop - place.start]
+        return seen[0][: place.stop - place.start].cpu()
 
-    threads = torch.get_num_threads()
+    threads = torch.get_num_threads() if device == "cpu" else 1
     with one_torch_thread(), ThreadPoolExecutor(threads) as pool:
         parts = list(pool.map(batch, padded_blocks(np.arange(len(rows)), size)))
     return np.asarray(torch.cat(parts).numpy(), np.float32)

@@ -12,6 +12,7 @@ and Valpola 2017).
 from __future__ import annotations
 
 import copy
+import os
 from dataclasses import KW_ONLY, dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -26,9 +27,11 @@ from ..networks.architectures import (
     build_network,
     check_network,
     last_layer,
+    load_weights,
     masked_loss,
     require_torch,
     seeded,
+    usual_network,
 )
 from ..networks.classifier import (
     Augment,
@@ -60,8 +63,11 @@ class MixMatchClassifier(NetworkClassifier):
     Parameters
     ----------
     network
-        ``"linear"``, ``"mlp"``, ``"smallcnn"``, ``"densenet121"``, ``"resnet50"``, or a function
-        of (shape of a row, labels) that returns a torch module ending in a linear layer.
+        ``"linear"`` or ``"mlp"``; on images ``"smallcnn"``, ``"densenet121"`` or ``"resnet50"``; or
+        a function of (shape of a row, labels) that returns a torch module ending in a linear layer.
+        None: ``"mlp"``, on images ``"smallcnn"``.
+    weights
+        File with a state dictionary to start from, read without running code.
     hidden, dropout
         Of ``"mlp"``: units, and the share of them left out while training.
     steps, batch_size, learning_rate, weight_decay
@@ -90,8 +96,9 @@ class MixMatchClassifier(NetworkClassifier):
 
     accepts_soft = True
 
-    network: Network = "mlp"
+    network: Network | None = None
     _: KW_ONLY
+    weights: str | os.PathLike[str] | None = None
     hidden: int = 256
     dropout: float = 0.5
     steps: int = 1000
@@ -133,12 +140,14 @@ class MixMatchClassifier(NetworkClassifier):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         with seeded(seed) as generator:
             network = build_network(
-                self.network,
+                self.network or usual_network(rows.shape),
                 rows.shape,
                 labels.shape[1],
                 hidden=self.hidden,
                 dropout=self.dropout,
             )
+            if self.weights is not None:
+                load_weights(network, self.weights)
             training = Training(
                 network,
                 recipe,
@@ -163,7 +172,8 @@ class MixMatchClassifier(NetworkClassifier):
         return pool
 
     def _recipe(self, images: bool) -> Recipe:
-        check_network(self.network)
+        if self.network is not None:
+            check_network(self.network)
         chosen = {
             name: default if getattr(self, name, None) is None else getattr(self, name)
             for name, default in (_IMAGES if images else _VECTORS).items()
