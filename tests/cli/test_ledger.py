@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Run
+from tests.ledger.conftest import database, server  # noqa: F401 (fixtures)
 
 LABEL = ("--mechanism", "binary", "--sigma", 7, "--epsilon", 8, "--delta", 1e-5)
 EVERY = ("--guarantee", "allowance")
@@ -108,7 +109,7 @@ SECRET = "hunter2-and-more"
 
 
 @pytest.fixture
-def address(database: str) -> str:
+def address(database: str) -> str:  # noqa: F811
     return database.replace("privote@", f"privote:{SECRET}@")
 
 

@@ -1,7 +1,5 @@
 """MixMatch learns from guesses, takes what PATE gives, and is kept without code."""
 
-import sys
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -12,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 from tests.refusals import refused
 
 from privote.datasets import load_scenes
-from privote.errors import MissingExtraError, UnavailableError
+from privote.errors import UnavailableError
 from privote.learning.students.classifiers import PartialLabels
 from privote.learning.students.mixmatch import MixMatchClassifier
 from privote.learning.students.saving import load_student, save_student
@@ -168,12 +166,6 @@ def test_a_file_cannot_ask_for_a_network_larger_than_itself():
 def test_bad_settings_and_rows_are_refused(wrong, given, argument):
     with refused(argument):
         MixMatchClassifier(**{**QUICK, **wrong}).fit(*given)
-
-
-def test_without_torch_it_says_which_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match=r"\[deep\]"):
-        MixMatchClassifier(**QUICK).fit(X, Y, POOL)
 
 
 from privote.learning.networks.architectures import masked_loss  # noqa: E402
