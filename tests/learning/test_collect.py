@@ -305,13 +305,6 @@ def again(folder: Path, **how: Any) -> Any:
     return pv.collect_votes(voters, folder / "rows.npy", folder / "v.zarr", **given)
 
 
-def test_a_changed_model_is_refused_by_name(begun: Path) -> None:
-    X = np.random.default_rng(2).normal(size=(90, 4))
-    joblib.dump(RandomForestClassifier(3).fit(X, X[:, :3] > 0), begun / "models" / "bob.joblib")
-    with refused("voters"):
-        again(begun, resume=True)
-
-
 @pytest.mark.parametrize(
     ("argument", "how"),
     [
@@ -367,22 +360,6 @@ def test_a_voter_that_errs_is_named(
     assert not (output / ".zarray").exists()
     collect(output, force=True)
     assert np.array_equal(read(output), truth())
-
-
-def fail_late(voter: str, rows: Any) -> Any:
-    if voter == "cleo":
-        raise OSError("the line is dead")
-    return ~vote(voter, rows)
-
-
-def test_what_was_begun_behind_a_link_is_not_taken_for_new(tmp_path: Path) -> None:
-    output, moved = tmp_path / "v.zarr", tmp_path / "large disk.zarr"
-    with refused(kind=pv.BallotError):
-        collect(moved, fail_late)
-    output.symlink_to(moved.name)
-    collect(output, force=True)
-    assert np.array_equal(read(output), truth())
-    assert output.is_symlink()
 
 
 def test_a_first_chunk_that_fails_leaves_nothing(tmp_path: Path) -> None:
@@ -691,19 +668,6 @@ def test_rows_of_a_table_come_as_a_model_learnt_them(tmp_path: Path) -> None:
     assert np.array_equal(votes, student.predict(frame[["c", "a"]].to_numpy()))
     with pytest.raises(InputError, match="'note'"):
         ask(saved(tmp_path, forest()), 0, table)
-
-
-def test_a_function_gets_the_voter_and_rows(tmp_path: Path) -> None:
-    (tmp_path / "r.csv").write_text("a,w\n1,x\n2,y\n")
-    rows = open_rows(tmp_path / "r.csv")
-    seen: list[Any] = []
-    voters = open_voters(lambda voter, part: seen.append((voter, part)), ("anna", "bob"))
-    ask(voters, 1, rows.part(0, 2))
-    ask(voters, 0, X)
-    assert seen[0][0] == "bob"
-    assert seen[0][1]["a"].tolist() == [1.0, 2.0]
-    assert seen[0][1]["w"].tolist() == ["x", "y"]
-    assert seen[1][1] is X
 
 
 def test_a_function_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
