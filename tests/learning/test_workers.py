@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
@@ -94,32 +91,3 @@ def test_an_address_that_leads_nowhere_is_said() -> None:
         on_workers("dask", None, "tcp://127.0.0.1:9"),
     ):
         pass
-
-
-FAULTS = """
-import resource, sys
-import numpy as np
-from privote.votes.cube import keep_memory
-if sys.argv[1] == "kept":
-    keep_memory()
-def faults():
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(20):
-        np.ones(int(sys.argv[2]), np.uint8)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-faults()
-print(faults())
-"""
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's")
-def test_memory_of_a_block_is_kept_for_the_next() -> None:
-    """Without, every array of some megabytes comes in pages that are not there yet."""
-    plain = os.environ | {"MALLOC_TRIM_THRESHOLD_": "65536"}  # as Dask has it
-    found = []
-    for how in ("not", "kept"):
-        command = [sys.executable, "-c", FAULTS, how, str(1 << 21)]
-        found.append(
-            int(subprocess.run(command, env=plain, check=True, capture_output=True).stdout)
-        )
-    assert found[1] < 1024 < found[0]  # pages of two arrays, of twenty
