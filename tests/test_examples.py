@@ -17,7 +17,7 @@ EXPECTED = {
     "adaptive_batches.py": r"epsilon=8\.00 for all 600 queries, past and future",
     "who_pays_what.py": r"Two half batches add up to the whole: True",
     "sparse_records.py": r"sigma=20, false_alarm=0\.01\): epsilon=1\.99, allowance 27",
-    "neighbours.py": r"epsilon=1\.98 a record, allowance 61 for life",
+    "neighbours.py": r"student on unseen rows: AUC 0\.[89]",
     "poll.py": r"Fresh noise is refused: the budget of data set 'the quarter'",
     "coalition/run.py": r"Sites that took part: south, west; registered: 2",
     "departures.py": r"formula 6\.79; true 20\.30",

@@ -355,12 +355,31 @@ def test_every_row_is_answered_from_one_learnt_allowance_and_the_student_learns(
     assert model.predict(PUBLIC).mean(axis=0) == pytest.approx(model.shares_, abs=0.02)
 
 
+def test_labels_are_what_most_records_near_a_row_say() -> None:
+    votes = NeighbourBallots(X, Y, PUBLIC, 0.05)
+    release = pv.label(votes, epsilon=50.0, delta=1e-5, seed=0)
+    assert release.terms["near"] == 0.05
+    wanted = dense(votes).sum(axis=1) > 0.05 * N / 2
+    assert (release.labels == wanted).mean() > 0.85
+    assert wanted.mean() > 0.2
+    assert release.shares.max() > 0.8
+    assert "near each query" in release.headline
+
+
 def test_the_default_share_follows_from_public_numbers() -> None:
     shares = []
     for records, epsilon in ((N, 8.0), (N, 32.0), (300, 1.0)):
         model = pate(epsilon=epsilon).fit(X[:records], Y[:records], PUBLIC, seed=0)
         shares.append(model.release_.terms["near"])
     assert shares == pytest.approx([8 / np.sqrt(8 * N), 4 / np.sqrt(8 * N), 0.1])
+
+
+def test_a_named_mechanism_says_what_to_expect_of_those_near_a_query() -> None:
+    release = pate(share=0.05, mechanism=MECHANISM).fit(X, Y, PUBLIC, seed=0).release_
+    assert release.forecast["near"] == round(0.05 * N)
+    assert release.tallies is None
+    with pytest.warns(pv.PrivoteWarning, match="every voter near a query"):
+        pate(share=0.001, mechanism=pv.BinaryVoting(sigma=20.0, quota=0.01)).fit(X, Y, PUBLIC)
 
 
 def test_a_person_is_one_voter_however_many_records_it_has() -> None:

@@ -532,8 +532,10 @@ class MechanismFlags:
 
     def build(self, sigma: float | None = None) -> Mechanism:
         """Return the mechanism, with this sigma or with the one given as a flag."""
-        flags = self if sigma is None or self.link_cost is not None else replace(self, sigma=sigma)
-        kind, chosen = kind_of(self.name), flags.chosen
+        kind, flags = kind_of(self.name), self
+        if sigma is not None and self.link_cost is None and "sigma" in kind.settings():
+            flags = replace(self, sigma=sigma)
+        chosen = flags.chosen
         for first, *others in kind.needs():  # of each group, one
             if not chosen.keys() & {first, *others}:
                 more = f" (or {', '.join(map(spelled, others))})" if others else ""
