@@ -53,7 +53,7 @@ def test_models_to_labels(
     more = ("--guarantee", "allowance", "--queries", 10, "--ledger", "ledger.db")
     labelled = run("label", "votes.zarr", *settings, *more, "--output", "labels.csv")
     assert labelled.exit_code == 0, labelled.stderr
-    assert (tmp_path / "labels.csv").read_text().startswith("query,flu,cold,expected\n")
+    assert (tmp_path / "labels.csv").read_text().startswith("query,flu,cold\n")
     assert "their names, whatever their order in the file" in labelled.stdout
 
 
