@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from xml.etree import ElementTree
 
 import pytest
 
+from privote.errors import MissingExtraError
 from privote.report import bars
 from privote.report.plots import SEALED, by_parameter, by_probability
 
@@ -47,6 +49,13 @@ def test_a_figure_is_whole_alone_and_for_every_reader(name: str) -> None:
     texts = [e for e in root.iter() if e.tag.endswith("}text")]
     assert texts
     assert all("fill: currentColor" in e.get("style", "") for e in texts)
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_without_matplotlib_the_extra_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtraError, match=r"privote\[report\]"):
+        DRAWINGS[name]()
 
 
 def test_what_a_figure_says_needs_no_colour() -> None:

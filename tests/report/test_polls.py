@@ -9,8 +9,9 @@ import pytest
 from tests.refusals import refused
 
 import privote as pv
+from privote.planning.polls import poll_plans
 from privote.polls.poll import UNCOUNTED
-from privote.report.polls import owner_view, pages, poll_page, write_pages
+from privote.report.polls import owner_view, pages, plan_rows, poll_page, write_pages
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 
@@ -73,3 +74,13 @@ def test_the_folder_is_claimed_before_and_complete_after(tmp_path: Path) -> None
     assert (tmp_path / "page-owner.html").stat().st_mode & 0o077 == 0
     assert {file.name for file in place.iterdir()} == {"poll.html", "poll.json"}  # to publish
     assert "431" not in (place / "poll.html").read_text().replace(result.digest, "")
+
+
+@pytest.mark.parametrize("each", [1, 3])
+def test_a_plan_has_a_row_an_epsilon(each: int) -> None:
+    epsilons, plans = poll_plans(500, 6, epsilon=1.0, delta=1e-6, each=each, seats=2)
+    rows = plan_rows(epsilons, plans)
+    assert [float(row["epsilon"]) for row in rows] == list(epsilons)
+    for row, plan in zip(rows, plans["winners"], strict=True):
+        assert row["winners: decides"].startswith(f"{plan.gap:,.0f} ")
+        assert ("points" in row["intervals"]) is (each > 1)
