@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from tests.refusals import refused
 
 import privote as pv
-from privote.release import OWNER_ONLY, SANITIZED, UNCONDITIONAL, mark, noise
+from privote.release import OWNER_ONLY, SANITIZED, UNCONDITIONAL, mark
 from privote.report.page import Figure, TableBlock
 from privote.report.results import TrainingStatement, labels_blocks, write_label_page
 
@@ -46,20 +45,6 @@ def test_every_rendering_has_the_same_rows(release: pv.Release, tmp_path: Path) 
     assert page.count("Simulated: ") == 1
     saved = pv.Release.of_facts(release.labels, release.facts(), tallies=release.tallies)
     assert saved.statement() == release.statement()  # from facts alone
-
-
-def test_numbers_are_said_as_they_are() -> None:
-    facts = said(released(12.0))
-    assert "12" in facts["sigma"]
-    assert noise({"mechanism": "their own", "sigma": 12.0}, 60) is None
-    assert noise({"mechanism": "binary", "link": {"cost": 0.1}}, 60) is None
-    assert facts["epsilon"].startswith("7.98302 ")  # rounded up
-    assert "missed with probability 0.0002" in facts["forecast"]
-    loud = released(60.0, queries=20)  # yes and no each with noise: Phi(-60 / (60 sqrt 2))
-    assert "missed with probability 0.24" in said(loud)["forecast"]
-    assert "much noise" in said(loud)["warnings"]
-    silent = replace(loud, forecast=None)
-    assert not {"forecast", "warnings"} & said(silent).keys()
 
 
 def test_by_label_how_many_ones_and_how_sure() -> None:
