@@ -214,9 +214,8 @@ def _numbers(raw: RawTable, name: str) -> npt.NDArray[np.float32]:
             except (TypeError, ValueError, OverflowError):
                 raise InputError(
                     raw.at(row, name),
-                    "must be a number, like every feature; name the feature columns with "
-                    "`features`, or the column that names records or persons with `id_column` or "
-                    "`group_column`",
+                    "must be a number, like every feature; name the `features`, or the column "
+                    "that names records or persons with `id_column` or `group_column`",
                     sealed=_cell(value),
                 ) from None
         raise

@@ -188,8 +188,8 @@ def expected(numbers: Numbers, method: str) -> tuple[str, ...]:
     mean, worst = next(lost for most, *lost in MEASURED if numbers.signal < most)
     return (
         "On six public data sets, models at this noise level and number of records lost "
-        f"{mean:.3f} of AUC on average, and {worst:.3f} at worst, compared with the same model "
-        "without privacy.",
+        f"{mean:.3f} of AUC on average, and {worst:.3f} at worst, against the same model without "
+        "privacy.",
     )
 
 

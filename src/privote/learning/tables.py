@@ -132,8 +132,7 @@ class TableEncoder:
                 "column": column.name,
                 "kind": column.kind,
                 "features": len(column.heads()) + column.gaps,
-                "what": column.words()
-                + ("; one more feature marks missing values" if column.gaps else ""),
+                "what": column.words() + ("; one more feature marks gaps" if column.gaps else ""),
             }
             for column in self._columns
         ] + [
@@ -278,8 +277,8 @@ class _Date(_Number):
     def heads(self) -> list[str]:
         return [
             self.name,
-            f"{self.name}: sine of the day of the year",
-            f"{self.name}: cosine of the day of the year",
+            f"{self.name}: sine of the date",
+            f"{self.name}: cosine of the date",
         ]
 
     def words(self) -> str:

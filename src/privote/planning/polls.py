@@ -213,9 +213,7 @@ def calibrated(
     bits = 16 - math.frexp(noise)[1]  # up, to a short number
     chosen = mechanism.scaled(math.ldexp(math.ceil(math.ldexp(noise, bits)), -bits))
     if isinstance(chosen, NoisyCounts) and chosen.noise.sigma > WIDEST_ROUNDED:
-        raise InputError(
-            "epsilon", "must be larger: the noise would be too large to draw", budget.epsilon
-        )
+        raise InputError("epsilon", "must be larger: too much noise", budget.epsilon)
     return chosen
 
 

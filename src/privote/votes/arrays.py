@@ -407,9 +407,7 @@ def _check_v2(facts: Mapping[str, Any]) -> Sizes:
     facts = facts["zarray"]
     dtype = facts.get("dtype")
     if not isinstance(dtype, str) or not re.fullmatch("[<>|](b1|f[248]|[iu][1248])", dtype):
-        raise BallotError(
-            f"a Zarr array of votes must contain plain numbers, got dtype {dtype!r:.60}"
-        )
+        raise BallotError(f"a Zarr array of votes must be plain numbers, got dtype {dtype!r:.60}")
     filters = facts.get("filters")
     codecs = [*(filters if isinstance(filters, list) else []), facts.get("compressor")]
     for codec in codecs:
@@ -564,9 +562,7 @@ def _label_columns(name: str, schema: Any) -> tuple[list[str], bool]:
     types = {label: schema.field(label).type for label in labels}
     for label, kind in types.items():
         if not (of.is_boolean(kind) or of.is_integer(kind) or of.is_floating(kind)):
-            raise BallotError(
-                f"column {label!r} must contain 0, 1 or probabilities, got {kind!s:.60}"
-            )
+            raise BallotError(f"column {label!r} must be 0, 1 or probabilities, got {kind!s:.60}")
     return labels, any(map(of.is_floating, types.values()))
 
 

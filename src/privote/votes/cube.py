@@ -382,9 +382,7 @@ class SparseBallots:
 def _array(name: str, values: Any) -> Any:
     """Return values as an array; refuse what is ragged, and masks, which would be lost."""
     if isinstance(values, np.ma.MaskedArray):
-        raise BallotError(
-            name, "must be a plain array, not a masked one; use -1 for a missing vote"
-        )
+        raise BallotError(name, "must not be masked; use -1 for a missing vote")
     try:
         return values if isinstance(values, np.ndarray | StoredArray) else np.asarray(values)
     except ValueError:

@@ -300,10 +300,9 @@ class TrainingPrivacy:
             "" if self.dataset is None else f" It is charged to data set {self.dataset!r}{new}."
         )
         return (
-            f"The weights are {promise}-differentially private for {who}: {done}, noise "
-            f"multiplier {self.noise_multiplier:g}.{used} The number of {counted}, "
-            f"{self.records}, is public.{charged} Settings that were chosen by looking at the "
-            "private records are not covered."
+            f"The weights are {promise}-differentially private for {who}: {done}, noise multiplier "
+            f"{self.noise_multiplier:g}.{used} The number of {counted}, {self.records}, is "
+            f"public.{charged} Settings chosen by looking at the private records are not covered."
         )
 
 
@@ -446,7 +445,7 @@ def _charge(
             if any(entry[name] != value for name, value in same.items()):
                 raise InputError(
                     "resume",
-                    "must repeat the request that was charged: the same records, labels and steps",
+                    "must repeat the request that was charged",
                 )
             accounts.paid(totals, plan.rdp(noise, DEFAULT_ORDERS))
             return same
