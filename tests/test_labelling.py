@@ -265,12 +265,12 @@ def test_the_statement_says_what_epsilon_means() -> None:
     asked = {"mechanism": mechanism, **BUDGET}
     for guarantee in ("allowance", "worst-case"):
         said = pv.label(votes, guarantee=guarantee, **asked).statement()
-        assert "What that means: had the ballots of one voter been different" in said
+        assert "Meaning: if one voter had voted differently" in said
         assert ", plus 1e-05.\n" in said
     seeded = pv.label(votes, guarantee="allowance", seed=1, **asked)
-    assert "What that means" not in seeded.statement()  # it protects nobody
+    assert "Meaning:" not in seeded.statement()  # it protects nobody
     about = pv.label(votes, guarantee="data-dependent", queries=5, **asked)
-    assert "What that means" not in about.statement()
+    assert "Meaning:" not in about.statement()
 
 
 @pytest.mark.parametrize("own", [(1.0, 1e-5), (30.0, 1e-9)])

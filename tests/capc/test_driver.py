@@ -135,7 +135,7 @@ def test_nobody_listens(tmp_path: Path) -> None:
     )
     with refused(None, PeerError):
         alpha.join()
-    assert alpha.logged("lost beta (answering): nobody listens there")
+    assert alpha.logged("lost beta (answering): no program is listening")
 
 
 def open_beta(

@@ -265,7 +265,7 @@ def test_a_statement_says_where_no_noise_is_left_among_fewer_voters() -> None:
     answers = simulation(terms, np.ones((8, 3, 2))).ask("q0", identity(8, 8))
     facts = facts_of(terms, "q0", answers)
     assert facts["noise_if_known"] == {"2": {"sigma": 1.414, "epsilon": None}}
-    assert "there remain: sigma 1.414, no epsilon, since none is left" in statement(facts)
+    assert "guarantee is: sigma 1.414, no epsilon" in statement(facts)
 
 
 def test_what_is_charged_is_the_shares_price() -> None:
@@ -307,8 +307,8 @@ def test_a_statement_says_who_knows_the_noise() -> None:
     for noise, missing, wanted in (
         ("guardian", 0, "no guarantee against the guardian"),
         # An answering site that one other tells its share knows two.
-        ("sites", 0, "Towards whoever knows 2 shares, its own and any it was told"),
-        ("sites", 2, "Were all batches like this, there would remain towards it sigma 1.73"),
+        ("sites", 0, "Against anyone who knows 2 shares"),
+        ("sites", 2, "against it: sigma 1.73"),
     ):
         terms = terms_of(parties=5, features=8, noise=noise, epsilon=100.0)
         run = Observed(terms, models_for(terms, np.ones((8, 5, 2))), seed=1)

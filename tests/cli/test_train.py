@@ -128,7 +128,7 @@ REFUSED = [
     (("--labels", "sick", "--public", "PUBLIC"), "no column 'sick'"),
     ((*PUBLIC, "--dataset", "x"), "needs --ledger"),
     ((*PUBLIC, "--threshold", "high"), "--threshold must"),
-    (("--labels", "flu", "--public", "PRIVATE"), "--public must be other rows than the private"),
+    (("--labels", "flu", "--public", "PRIVATE"), "--public must not be the private rows"),
     ((*PUBLIC, "--method", "magic"), "--method must be one of"),
     *(
         ((*PUBLIC, "--method", method, *extra), f"{extra[0]} {rule}")
@@ -234,7 +234,7 @@ def test_a_table_without_public_rows_says_what_they_are_for(tmp_path):
     (tmp_path / "rows.csv").write_text("age,town,flu\n5,Ulm,1\n,Bonn,0\n")
     words = ("train", tmp_path / "rows.csv", "--labels", "flu", *BUDGET, "--output", tmp_path / "x")
     for more, reason in (
-        ((), "--public must be given: public rows, which nobody has to protect, say how words"),
+        ((), "--public must be given"),
         (("--columns", "age"), "rows.csv, line 3, column 'age' is not"),
     ):
         done = invoke(*words, *more)

@@ -70,7 +70,7 @@ VOTES: dict[str, tuple[Content, str]] = {
     ),
     "a row a vote": (
         "query,voter,label,vote\n1,a,x,1\n1,b,x,0\n",
-        "must have one column per label, and none named 'label'",
+        "must have one column a label, and none called 'label'",
     ),
     "an open quote": ('query,voter,x\n1,a,1\n1,"b,1\n', "line 3: cannot be read: unexpected end"),
     "a quote inside": ('query,voter,x\n1,"a"b,1\n', "line 2: cannot be read: ',' expected after"),
