@@ -126,7 +126,7 @@ def test_gated_labels_count_as_answered_and_are_reported_apart(votes: np.ndarray
     )
     assert release.answered == 30
     assert release.abstained == 30 * 4
-    assert "held back" in release.summary()
+    assert "withheld" in release.summary()
 
 
 def test_published_numbers_do_not_depend_on_the_votes(votes: np.ndarray) -> None:
@@ -209,7 +209,7 @@ def test_ptr_takes_the_whole_budget_of_a_data_set(votes: np.ndarray, tmp_path: P
 
 def test_empty_votes_have_no_ones_out_of_nothing() -> None:
     votes = np.zeros((200, 60, 6), bool)
-    with pytest.warns(pv.PrivoteWarning, match="no label is a 1, and how good the labels are"):
+    with pytest.warns(pv.PrivoteWarning, match="no label is a 1"):
         release = pv.label(votes, **BUDGET, seed=0)
     assert not release.labels.any()
     assert release.quality is None
@@ -280,7 +280,7 @@ def test_ptr_respects_a_consumers_own_budget(votes: np.ndarray, own: tuple[float
     ledger.set_budget(pv.Budget(epsilon=own[0], delta=own[1]), dataset="d", consumer="lab")
     request = {"mechanism": pv.BinaryVoting(sigma=8.0), **BUDGET}
     request |= {"guarantee": "ptr", "queries": 5, "ledger": ledger, "dataset": "d"}
-    with pytest.raises(pv.BudgetError, match="more than 'lab' has"):
+    with pytest.raises(pv.BudgetError, match="more than .*'lab'"):
         pv.label(votes, consumer="lab", **request)
     pv.label(votes, **request)
     assert ledger.standing()[0]["used"] == 8.0

@@ -381,9 +381,9 @@ def _terms(terms: Mapping[str, Any]) -> str | None:
         )
     else:
         said = (
-            f"sanitized: with confidence {1 - terms['gamma']:g} (1 - gamma), these labels and "
-            "this number are (epsilon, delta)-close to those of every neighbour of these votes. "
-            "Its noise is sigma_s times the smooth sensitivity: how far the cost can move if one "
+            f"sanitized: with confidence {1 - terms['gamma']:g} (1 - gamma) these labels and this "
+            "number are (epsilon, delta)-close to those of every neighbour of these votes. Its "
+            "noise is sigma_s times the smooth sensitivity: how far the cost can move if one "
             "voter's ballots change, here or, discounted by exp(-beta) per ballot, nearby"
         )
     numbers = ", ".join(

@@ -136,7 +136,7 @@ def test_confirmation_is_for_those_who_answer_and_once() -> None:
     for sender, message, why in cases:
         assert why in refusal(at.hear(sender, message), sender)
     at.hear("p1", m.Confirm(batch, "q0", Q))
-    assert "before" in refusal(at.hear("p1", m.Confirm(batch, "q0", Q)), "p1")
+    assert "already" in refusal(at.hear("p1", m.Confirm(batch, "q0", Q)), "p1")
 
 
 def test_masks_are_taken_once_from_those_confirmed() -> None:
@@ -144,7 +144,7 @@ def test_masks_are_taken_once_from_those_confirmed() -> None:
     batch, masks = at.granted(), np.ones((Q, 2), np.int64)
     assert "not confirmed" in refusal(at.hear("p0", m.Masks(batch, masks)), "p0")
     at.masked(batch, "p0")
-    assert "before" in refusal(at.hear("p0", m.Masks(batch, masks + 1)), "p0")
+    assert "already" in refusal(at.hear("p0", m.Masks(batch, masks + 1)), "p0")
     at.hear("p1", m.Confirm(batch, "q0", Q))
     small = m.Masks(batch, np.ones((Q, 1), np.int64))
     assert "must be (4, 2)" in refusal(at.hear("p1", small), "p1")
@@ -162,7 +162,7 @@ def test_a_decision_is_for_its_owner_and_once() -> None:
     actions = at.hear("q0", m.Decide(batch, ("p0", "p1"), 0))
     assert sent(actions, m.Ready)
     again = at.hear("q0", m.Decide(batch, ("p0", "p1", "p2"), 0))
-    assert "before" in refusal(again, "q0")
+    assert "already" in refusal(again, "q0")
     for sender, done in (("q1", m.Done(batch, 1)), ("q0", m.Done(batch, 2))):
         assert refusal(at.hear(sender, done), sender)
         assert at.journal.phase(batch) == "deciding"
@@ -282,7 +282,7 @@ def test_an_answering_party_checks_who_asks_for_what() -> None:
     at.willing()
     again = at.hear("q0", m.Answer(NONCES[0], Q))
     assert "already asked" in refusal(again, "q0")
-    assert "before" in refusal(at.hear("pg", m.Confirmed(NONCES[0], "q0", Q)), "pg")
+    assert "already" in refusal(at.hear("pg", m.Confirmed(NONCES[0], "q0", Q)), "pg")
     assert "not known" in refusal(at.hear("pg", m.Confirmed(NONCES[5], "q0", Q)), "pg")
 
 

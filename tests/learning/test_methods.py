@@ -61,7 +61,7 @@ def test_hopeless_numbers_are_said_and_others_not():
     assert choose("auto", numbers()).doubts == ()
     (doubt,) = choose("auto", numbers(records=100, epsilon=1.0)).doubts
     (one,) = choose("auto", numbers(records=20, epsilon=1.0, labels=1)).doubts
-    assert "20 records are few for 1 label at epsilon 1" in one
+    assert "20 records are too few for 1 label at epsilon 1" in one
     assert "fewer labels" in doubt
     assert "fewer labels" not in one  # there are none
     assert "always answering no" in doubt

@@ -253,7 +253,7 @@ def test_an_emptied_database_is_rolled_back(database: str, tmp_path: Path) -> No
     with psycopg.connect(database) as connection:
         connection.execute("DROP TABLE sealed, entries, meta CASCADE")
         connection.execute("DROP FUNCTION stay CASCADE")
-    with pytest.raises(pv.LedgerError, match="ends at entry 0, the anchor says 4: rolled back"):
+    with pytest.raises(pv.LedgerError, match="rolled back"):
         pv.Ledger.open(database, beside=tmp_path / "site")
     (tmp_path / "site.head").unlink()
     with refused(None, pv.LedgerError):

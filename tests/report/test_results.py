@@ -110,7 +110,7 @@ def trained(persons: bool = True, **changes: Any) -> TrainingStatement:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({}, ["each of 1,234 persons", "at most a factor e^2, which is 7.39", "d1g3st",
+        ({}, ["each of 1,234 persons", "at most a factor of e^2 (that is 7.39)", "d1g3st",
               "predicts flu, cold from the columns age, notes", "was chosen. Many labels.",
               "void the guarantee"]),
         ({"epsilon": 1000.0}, ["at most a factor of e^1000, plus 1e-06."]),  # no number holds it

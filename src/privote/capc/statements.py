@@ -49,9 +49,9 @@ def stamp_of(answers: LabelledBatch) -> str:
     """Return what must stand on everything that is made of a batch; empty if it is secure."""
     why = []
     if answers.engine == CLEAR:
-        why.append("INSECURE: computed in clear text, without secrecy")
+        why.append("INSECURE: the engine computes in clear and hides nothing")
     if answers.simulated:
-        why.append("SIMULATED: masks and noise come from a seed, so they protect nobody")
+        why.append("SIMULATED: masks and noise come from a seed and protect nobody")
     return "; ".join(why)
 
 

@@ -255,7 +255,7 @@ def names_in(raw: RawTable, column: str, *, differ: bool) -> Column:
     for row, name in enumerate(names):
         if not name:
             whose = "the record" if differ else "the person this record belongs to"
-            raise InputError(raw.at(row, column), f"must name {whose}, but is empty")
+            raise InputError(raw.at(row, column), f"must name {whose}, and is empty")
         first = seen.setdefault(name, row)
         if differ and first != row:
             raise InputError(

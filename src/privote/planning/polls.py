@@ -286,7 +286,7 @@ def _reason(name: str, considered: Mapping[str, float], asked: str, shares: bool
         for other, gap in considered.items()
         if other != name
     )
-    return f"it decides the closest races; {others}"
+    return f"it decides the closest race; {others}"
 
 
 def poll_plans(

@@ -114,7 +114,7 @@ class Plan:
         words = {
             "voters": "{:,} voters",
             "queries": "at most {:,} of the queries",
-            "epsilon": "epsilon {} at this delta",
+            "epsilon": "an epsilon of {}",
         }
         enough = [
             words[name].format(rounded_up(many, 3) if name == "epsilon" else many)
@@ -122,7 +122,7 @@ class Plan:
             if many is not None
         ]
         if enough:
-            goal = f"Enough for an expected F1 of {self.target:g}"
+            goal = f"For an expected F1 of {self.target:g} this should be enough"
             return [*said, f"{goal}: {', or '.join(enough)}."]
         return [*said, f"No single change is enough for an expected F1 of {self.target:g}."]
 
