@@ -80,7 +80,7 @@ def test_what_a_parquet_file_holds_is_in_no_message(tmp_path: Path) -> None:
 
 
 def test_packed_cannot_hold_missing(tmp_path: Path) -> None:
-    with pytest.raises(pv.BallotError, match="packed bits cannot"):
+    with pytest.raises(pv.BallotError, match="packed bits cannot hold missing"):
         votefiles.write_packed(tmp_path / "v.npz", np.full((1, 2, 3), -1, np.int8))
 
 
@@ -100,7 +100,7 @@ BROKEN: dict[str, tuple[str, dict[str, Any] | bytes]] = {
     "late.parquet": ("every ballot", {name: c[1:] for name, c in COLUMNS.items()}),
     "null.parquet": ("every ballot", {**COLUMNS, "voter": [0, None, 0, 1]}),
     "none.parquet": ("every ballot", {name: [] for name in COLUMNS} | {"a": np.zeros(0)}),
-    "words.parquet": ("must contain 0, 1", {**COLUMNS, "a": ["x"] * 4}),
+    "words.parquet": ("must hold 0, 1", {**COLUMNS, "a": ["x"] * 4}),
     "value.parquet": ("must be 0, 1 or missing", {**COLUMNS, "a": [3] * 4}),
     "v.csv": ("v.csv has a header and no rows", b"query,voter,a\n"),
     "v.xls": ("must end in one of .zarr, .parquet", b"PK"),
@@ -216,7 +216,7 @@ def test_metadata_is_judged_again_when_it_is_opened(
         return opened(place, **how)
 
     monkeypatch.setattr(zarr, "open_array", changed)
-    with pytest.raises(pv.BallotError, match=r"compressed by .* got 'base64'"):
+    with pytest.raises(pv.BallotError, match=r"may be packed by .* got 'base64'"):
         pv.Ballots.of(url)
 
 

@@ -45,8 +45,7 @@ _HOW = {
     "gradients": "a linear model, trained by noisy gradient descent on the records",
     "moments": "a linear model, computed from one noisy sum of features times labels",
     "dpsgd": "a network, trained by noisy gradient descent on the records",
-    "teachers": "a student, trained on noisy votes of teachers, each trained on its own part of "
-    "the records",
+    "teachers": "a student, trained on noisy votes of teachers that each saw a part of the records",
     "neighbours": "a student, trained on noisy votes of the records nearest to each public row",
 }
 
@@ -200,10 +199,7 @@ class TrainingStatement:
         else:
             rows += [(row.key, row.name, row.text) for row in training_rows(facts)]
         if not outcome.persons:
-            assumed = (
-                "assumes one record per person: a person with several is protected less (see "
-                "--group-column)"
-            )
+            assumed = "assumes one record per person (else use --group-column)"
             rows.append(("assumed", "assumed", assumed))
         return [
             *(Fact(key, name, str(text)) for key, name, text in rows if text),
