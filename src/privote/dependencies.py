@@ -6,8 +6,6 @@ costs nothing. :func:`gated` also asks; what it asks follows from released label
 
 from __future__ import annotations
 
-import csv
-import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
@@ -18,12 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import BudgetError, InputError, UnavailableError, shown, whole
-from .files import check_file
 from .mechanisms import ABSTAIN
 from .metrics import label_table
 from .release import Release
 from .votes.cube import Ballots
-from .votes.tables import name_in
 
 __all__ = ["Implications", "consistent", "gated", "negative", "positive"]
 
@@ -102,13 +98,10 @@ class Implications:
         Parameters
         ----------
         source
-            Pairs (child, parent); a mapping from a child to its parent or parents; the path of a
-            file, a CSV with the columns ``child`` and ``parent``; or implications.
+            Pairs (child, parent); a mapping from a child to its parent or parents; or implications.
         """
         if isinstance(source, cls):
             return source
-        if isinstance(source, str | os.PathLike):
-            return cls(tuple(_read(source)))
         if isinstance(source, Mapping):
             return cls(
                 tuple(
@@ -117,8 +110,8 @@ class Implications:
                     for parent in _listed(parents)
                 )
             )
-        if not isinstance(source, Iterable):
-            raise InputError("implies", "must be pairs, a mapping or the path of a file", source)
+        if isinstance(source, str) or not isinstance(source, Iterable):
+            raise InputError("implies", "must be pairs or a mapping", source)
         return cls(tuple(source))
 
     def places(self, labels: int, names: Sequence[str] | None = None) -> list[tuple[int, int]]:
@@ -189,22 +182,6 @@ def _place(label: Name, labels: int, known: Mapping[str, int] | None) -> int:
     if place >= labels:
         raise InputError("implies", f"must name labels 0 to {labels - 1}", place)
     return place
-
-
-def _read(path: str | os.PathLike[str]) -> list[Pair]:
-    try:
-        with check_file(path, "implies").open(encoding="utf-8-sig", newline="") as file:
-            rows = list(csv.DictReader(file, skipinitialspace=True))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError("implies", f"{str(path)!r} cannot be read: {error}") from None
-    pairs: list[Pair] = []
-    for number, row in enumerate(rows, 2):
-        child, parent = (name_in((row.get(name) or "").strip()) for name in ("child", "parent"))
-        if not (child and parent):
-            rule = "must have the columns child and parent, both filled in line"
-            raise InputError("implies", f"{str(path)!r} {rule} {number}")
-        pairs.append((child, parent))
-    return pairs
 
 
 @overload

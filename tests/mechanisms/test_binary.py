@@ -67,22 +67,3 @@ def test_scanned_and_searched_worst_cases_agree(
     assert (searched >= scanned).all()  # real tallies include the whole ones
     # Between whole tallies the cost may be a little more, with a sharp gate a lot.
     assert (searched <= scanned * (4.0 if mech.gate or mech.sigma == 0.3 else 1.05)).all()
-
-
-@pytest.mark.parametrize("placed", [{}, {"quota": 0.2}, {"false_alarm": 0.05}])
-def test_the_noisy_bar_is_what_labels_are_drawn_by(placed: dict[str, float]) -> None:
-    mechanism, voters = pv.BinaryVoting(sigma=4.0, **placed), 30
-    found = mechanism.noisy_bar(voters)
-    assert found is not None
-    bar, deviation = found
-    yes = np.arange(voters + 1)
-    votes = (np.arange(voters)[None, :, None] < yes[:, None, None]).astype(np.int8)
-    drawn = mechanism.outcome_probabilities(votes)[:, 0, 1]
-    np.testing.assert_allclose(drawn, norm.cdf((yes - bar) / deviation), rtol=1e-9)
-
-
-def test_links_and_gates_have_no_noisy_bar() -> None:
-    assert pv.BinaryVoting(link=pv.OptimalLink(cost=0.1, order=4.0)).noisy_bar(9) is None
-    gated = pv.BinaryVoting(sigma=4.0, gate=pv.Gate(threshold=6, sigma=3))
-    assert gated.noisy_bar(9) is None
-    assert pv.TauVoting(sigma=4.0, tau=1.0).noisy_bar(9) is None

@@ -352,13 +352,6 @@ class Mechanism(ABC):
         """Return what one surprise costs at most (ACCOUNTING: the unit of an allowance)."""
         return self.worst_case_rdp(voters, labels, orders)
 
-    def noisy_bar(self, voters: int) -> tuple[float, float] | None:
-        """Return the bar of yes-votes, and the deviation of Gaussian noise on them.
-
-        None where a label is anything else than whether its noisy yes-votes stand above a bar.
-        """
-        return None
-
     def parameters(self) -> dict[str, Any]:
         """Return the public parameters, as plain numbers, for statements and files."""
         out: dict[str, Any] = {"mechanism": self.name}

@@ -121,13 +121,6 @@ class BinaryVoting(VoteMechanism):
         cost = float(f"{2 / math.pi * self.link.order / sigma**2:.4g}")
         return replace(self, link=replace(self.link, cost=cost))
 
-    def noisy_bar(self, voters: int) -> tuple[float, float] | None:
-        """Return the bar of yes-votes and the noise on them; None with a link or a gate."""
-        link = self._link
-        if not isinstance(link, GaussianLink) or self.gate is not None:
-            return None
-        return link.bar(voters), link.sigma / math.sqrt(2)
-
     def counts_missing(self, missing: bool) -> bool:
         """Return whether a missing vote counts for neither side here; with a bar it is a no."""
         return missing and self.quota is None and self.false_alarm is None

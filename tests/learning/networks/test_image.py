@@ -60,19 +60,6 @@ def test_the_best_epoch_is_the_one_kept():
     assert model.thresholds_ == pytest.approx(tuned)
 
 
-def test_the_rate_falls_on_a_plateau():
-    epochs = []
-    model = ImageNetwork(
-        "smallcnn", learning_rate=1e-3, n_epochs=6, plateau=1, random_state=0,
-        progress=lambda done, total: epochs.append((done, total)),
-    ).fit(X[:60], np.full_like(Y[:60], -1))  # fmt: skip  # without labels the loss is always 0
-    rates = model.history_["learning_rate"]
-    assert len(rates) == len(model.history_["valid_loss"]) == 6
-    assert rates[0] == 1e-3
-    assert rates[-1] < 0.2e-3
-    assert epochs[0] == (1, 6)
-
-
 def test_unknown_labels_do_not_count_and_labels_of_one_class_are_fine():
     labels = Y.copy()
     labels[:, 0], labels[:, 1] = -1, 1
@@ -126,7 +113,7 @@ def test_the_large_networks_train(architecture, channels):
 
 def test_bad_settings_are_refused():
     wrong = {"n_epochs": 0, "validation": 1.0, "tune": "AUC", "weight_decay": -1.0}
-    wrong |= {"normalise": "mean", "plateau": 0, "learning_rate": 0.0, "device": "nowhere"}
+    wrong |= {"normalise": "mean", "learning_rate": 0.0, "device": "nowhere"}
     for name, value in wrong.items():
         with refused(name):
             ImageNetwork(**{**QUICK, name: value}).fit(X, Y)

@@ -36,6 +36,7 @@ from .architectures import (
 from .classifier import Index, NetworkClassifier, Rows, Scaling, check_counts, check_hours
 
 NORMALISE = ("none", "imagenet")
+_PLATEAU = 10  # epochs without a better loss after which the learning rate falls to a tenth
 _BETTER = 1e-4  # by how much, relative, a loss must fall to count as better
 _VALUES, _BATCHES = 1 << 22, (32, 256)  # numbers in a batch of features; its fewest and most rows
 _TRIED = 8  # made-up rows that a step is timed on
@@ -61,8 +62,6 @@ class ImageNetwork(NetworkClassifier):
         How often each row is seen, and how many rows a step takes.
     learning_rate, weight_decay
         Of Adam with amsgrad: as the paper trains DenseNet-121 (there for 100 epochs).
-    plateau
-        Epochs without a better loss after which the learning rate falls to a tenth.
     validation
         Share of the rows kept for choosing the best epoch and the thresholds; 0 keeps none, and so
         do fewer than 10 rows.
@@ -102,7 +101,6 @@ class ImageNetwork(NetworkClassifier):
     batch_size: int = 64
     learning_rate: float = 1e-3
     weight_decay: float = 1e-5
-    plateau: int = 10
     validation: float = 0.1
     tune: str | None = "BAC"
     normalise: str = "none"
@@ -183,7 +181,7 @@ class ImageNetwork(NetworkClassifier):
         fraction("validation", self.validation, "[)")
         if self.tune is not None and self.tune not in METRICS:
             raise InputError("tune", f"must be one of {', '.join(METRICS)} or None", self.tune)
-        check_counts(self, "plateau", "n_epochs", "batch_size")
+        check_counts(self, "n_epochs", "batch_size")
         positive("learning_rate", self.learning_rate)
         if self.weight_decay != 0:
             positive("weight_decay", self.weight_decay)
@@ -258,7 +256,7 @@ def _fit_network(
     torch = require_torch("training")
     how = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
     optimizer = torch.optim.Adam(network.parameters(), **how, amsgrad=True)
-    falling = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=settings.plateau)
+    falling = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=_PLATEAU)
     learnt, held = sides
     judge = "valid_loss" if len(held) else "train_loss"
     history: dict[str, list[float]] = {"learning_rate": [], "train_loss": [], judge: []}
