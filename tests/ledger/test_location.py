@@ -128,7 +128,7 @@ def test_a_ledger_that_was_deleted_is_an_erased_record(
         with pytest.raises(pv.LedgerError, match=found) as caught:
             pv.Ledger.open(path, create=create)
         assert "restore it from a backup" in str(caught.value)
-        assert "begin anew" in str(caught.value)
+        assert "start again" in str(caught.value)
     assert files(path.parent) == left  # nothing was made in its place
 
 
