@@ -74,12 +74,6 @@ def tmc_votes() -> npt.NDArray[np.bool_]:
     return load_teacher_votes().votes
 
 
-@pytest.fixture(scope="session")
-def tmc_truth() -> npt.NDArray[np.bool_]:
-    """Return the true labels behind ``tmc_votes``, (4000 queries, 22 labels), read-only."""
-    return load_teacher_votes().truth
-
-
 class Store:
     """An object store whose objects can be refused: ``store.url`` is a folder there.
 

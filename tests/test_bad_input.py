@@ -109,13 +109,10 @@ CASES: list[tuple[type[pv.PrivoteError], str | None, list[Callable[[], Any]]]] =
             lambda: BINARY.worst_case_rdp(0, 3),
             lambda: TAU.worst_case_rdp(5.0, 3),
             lambda: sparse(voters=2.5),
+            lambda: pv.audit.exact(BINARY, 0, 2),
         ],
     ),
-    (
-        pv.InputError,
-        "labels",
-        [lambda: label(GOOD[:, :, :0]), lambda: BINARY.surprise_rdp(5, -1)],
-    ),
+    (pv.InputError, "labels", [lambda: label(GOOD[:, :, :0])]),
     (
         pv.BallotError,
         None,
@@ -141,11 +138,6 @@ CASES: list[tuple[type[pv.PrivoteError], str | None, list[Callable[[], Any]]]] =
         pv.BallotError,
         "may_be_missing",
         [lambda: pv.Ballots.from_array(cube(-1, np.int8), may_be_missing=False)],
-    ),
-    (
-        pv.InputError,
-        "may_be_missing",
-        [lambda: pv.Ballots.from_array(GOOD, may_be_missing="no")],
     ),
     (
         pv.InputError,
@@ -200,15 +192,8 @@ CASES: list[tuple[type[pv.PrivoteError], str | None, list[Callable[[], Any]]]] =
         ],
     ),
     # accounting
-    (
-        pv.InputError,
-        "orders",
-        [
-            *(partial(BINARY.rdp, GOOD, bad) for bad in ([1.0], "abc", {2: 1})),
-            lambda: BINARY.worst_case_rdp(5, 3, [[2], [3, 4]]),
-            lambda: pv.epsilon([], [], 1e-5),
-        ],
-    ),
+    (pv.InputError, "orders", [partial(BINARY.rdp, GOOD, bad) for bad in ("abc", {2: 1})]),
+    (pv.InputError, "orders", [lambda: pv.epsilon([], [], 1e-5)]),
     (
         pv.InputError,
         "rdp",
@@ -216,14 +201,6 @@ CASES: list[tuple[type[pv.PrivoteError], str | None, list[Callable[[], Any]]]] =
             lambda: pv.epsilon([0.1], [2.0, 3.0], 1e-5),
             *(partial(pv.epsilon, bad, [2.0], 1e-5) for bad in ([-0.1], "a", None)),
             lambda: pv.epsilon_2017([[1.0], [2.0]], [2.0], 1e-5),
-        ],
-    ),
-    (
-        pv.InputError,
-        "bound",
-        [
-            lambda: BINARY.rdp(GOOD, bound="tight"),
-            lambda: BINARY.worst_case_rdp(5, 3, bound="pate2018"),
         ],
     ),
     # labelling

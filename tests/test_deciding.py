@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy.special import ndtr
 
-from privote import deciding
 from privote.deciding import Posterior, posterior
 from privote.entropy import Entropy
 from privote.errors import InputError
@@ -138,23 +136,6 @@ def test_steps_of_a_vote_change_nothing() -> None:
     np.testing.assert_allclose(
         percents.probabilities(100 * true + noise), votes.probabilities(released), atol=0.1
     )
-
-
-def test_ten_million_cells_and_a_hundred_thousand_voters() -> None:
-    rng = np.random.default_rng(0)
-    true = np.where(rng.random((2_000_000, 5)) < 0.1, 80_000, 3_000)
-    released = true + (9_000 * rng.standard_normal(true.shape)).astype(np.int64)
-    start = time.perf_counter()
-    said = posterior(released, sigma=9_000.0, voters=100_000)
-    labels, quality = said.labels(released), said.quality()
-    assert time.perf_counter() - start < 30
-    assert quality is not None
-    assert score(true > 50_000, labels) == pytest.approx(
-        (quality["precision"], quality["recall"]), abs=0.02
-    )
-    quiet = posterior(true, sigma=0.5, voters=100_000)
-    assert quiet.counts.shape[1] <= deciding._MOST_BINS
-    assert (quiet.labels(true) == (true > 50_000)).all()
 
 
 def test_tallies_that_come_later_are_decided_alike() -> None:

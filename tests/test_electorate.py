@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -64,16 +62,6 @@ def test_effective_votes_equal_the_rule_by_hand(
     assert (spent <= left).all()
 
 
-def test_exhausted_voter_counts_as_the_baseline() -> None:
-    mechanism = pv.BinaryVoting(sigma=0.1)  # next to no noise: the release shows the tally
-    voters = pv.Electorate(
-        mechanism=mechanism, voters=1, labels=1, epsilon=1e4, delta=1e-5, allowance=1
-    )
-    votes = np.ones((3, 1, 1), bool)
-    assert voters.answer(votes).labels[:, 0].tolist() == [1, 0, 0]
-    assert voters.answer(votes, baseline=np.ones((3, 1))).labels[:, 0].tolist() == [1, 1, 1]
-
-
 def test_each_voter_may_have_its_own_allowance() -> None:
     voters = electorate(allowance=[0, 2, 6])
     voters.answer(np.ones((3, 3, 4), bool))
@@ -89,26 +77,3 @@ def test_repr_shows_no_sealed_number() -> None:
     before = repr(voters)
     voters.answer(np.ones((3, 3, 4), bool))
     assert repr(voters) == before
-
-
-def test_an_allowance_is_warned_of_once_it_should_not_last() -> None:
-    votes = np.zeros((300, 60, 12), bool)
-    setting = {"voters": 60, "labels": 12, "epsilon": 8.0, "delta": 1e-5, "seed": 0}
-    voters = pv.Electorate(mechanism=pv.BinaryVoting(sigma=12.0), **setting)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        lasts = voters.answer(votes[:5]).forecast["lasts"]
-    with pytest.warns(pv.PrivoteWarning, match=f"lasts for {lasts} of 305 queries"):
-        voters.answer(votes)
-
-
-def test_labels_that_will_often_be_missed_are_warned_of_once() -> None:
-    voters = pv.Electorate(
-        mechanism=pv.BinaryVoting(sigma=40.0), voters=60, labels=3, epsilon=8.0, delta=1e-5
-    )
-    votes = np.zeros((5, 60, 3), bool)
-    with pytest.warns(pv.PrivoteWarning, match="that every voter wants are missed"):
-        voters.answer(votes)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert voters.answer(votes).forecast["warnings"]

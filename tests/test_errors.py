@@ -3,25 +3,9 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from privote.errors import BallotError, ChargedError, InputError, PrivoteError, masked
-
-
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (InputError("sigma", "must be positive", -1), "sigma must be positive, got -1"),
-        (InputError("sigma", "must be given", None), "sigma must be given, got None"),
-        (InputError("quota", "goes with `sigma`"), "quota goes with sigma"),
-        (InputError("give `force=True`, not `link='x y'`"), "give force=True, not link='x y'"),
-        (InputError("`privote plan` says more"), "`privote plan` says more"),
-        (InputError("votes", "must be 3-D", np.zeros((2, 2))), "votes must be 3-D, got array("),
-    ],
-)
-def test_an_error_words_itself_from_its_parts(error: InputError, message: str) -> None:
-    assert str(error).startswith(message)
 
 
 def test_parts_are_data() -> None:

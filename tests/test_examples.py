@@ -29,7 +29,7 @@ EXPECTED = {
 }
 
 
-#: What the last cell of a notebook prints, and how many cells show a result with a drawing.
+#: What the last cell of each notebook prints, and how many cells show a result with a drawing.
 NOTEBOOKS = {
     "labels_from_votes.ipynb": (r"epsilon: 8 \(unconditional; may be published\)\.", 2),
     "model_from_pictures.ipynb": (r"\(8, 0\.0001\)-differentially private for one record", 1),

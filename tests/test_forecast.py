@@ -41,7 +41,7 @@ def test_chances_are_the_mechanisms_own(mechanism: pv.Mechanism) -> None:
 def test_warnings() -> None:
     quiet, loud = (forecast(pv.BinaryVoting(sigma=s), VOTERS, LABELS) for s in (10.0, 37.0))
     assert quiet["warnings"] == []
-    assert "95 percent" in expected(quiet)
+    assert "95 %" in expected(quiet)
     assert loud["share_needed"] is None
     assert (round(loud["missed"], 2), round(loud["false_alarm"], 2)) == (0.13, 0.13)
     assert len(loud["warnings"]) == 2

@@ -131,12 +131,3 @@ def test_a_file_of_another_format_is_refused_in_one_sentence(name: str, tmp_path
     sentence = str(caught.value)
     assert "format 77, written by privote 9.1; this is privote " + pv.__version__ in sentence
     assert "\n" not in sentence
-
-
-def test_votes_and_models_from_before_say_nothing_and_are_read(tmp_path: Path) -> None:
-    for make, load in ((votes, read), (model, SiteModel.load)):
-        file = make(tmp_path)
-        with np.load(file) as arrays:
-            held = {name: arrays[name] for name in arrays.files if name != "written"}
-        np.savez(file, **held)
-        load(file)

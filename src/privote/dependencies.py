@@ -326,9 +326,7 @@ def gated(answer: Answer, votes: Any, indicator: int) -> Release:
     """
     ballots = Ballots.of(votes)
     if not isinstance(ballots, Ballots):
-        raise UnavailableError(
-            "gated questions need dense votes: a sparse ballot is asked as a whole"
-        )
+        raise UnavailableError("gated questions need dense votes, not sparse ballots")
     indicator = whole("indicator", indicator, 0, ballots.labels - 1)
     others = np.delete(np.arange(ballots.labels), indicator)
     labels, parts = [], list[Release]()

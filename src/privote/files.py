@@ -554,7 +554,7 @@ def check_unpacked(what: str, stored: int, unpacked: int, squeezed: int = _SQUEE
     if unpacked > max(_UNPACKED, squeezed * stored):
         raise InputError(
             what,
-            f"would unpack from {stored} to {unpacked:.3g} bytes, which is refused as an attack",
+            f"would unpack from {stored} to {unpacked:.3g} bytes, which is too many",
         )
 
 

@@ -85,8 +85,7 @@ def forecast(
     if lasts is not None and lasts < asked:
         said.append(
             f"If {100 * YES:.0f} % of all votes are yes, the allowance lasts for {lasts:,} of "
-            f"{asked:,} queries. After that, labels fall back to the baseline (0, unless you gave "
-            "another)."
+            f"{asked:,} queries. Later labels fall back to the baseline (0 by default)."
         )
     return {**told, "warnings": said}
 

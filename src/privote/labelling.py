@@ -602,9 +602,7 @@ class Electorate:
 
     # A copy would hold the same allowance twice, and spend it twice.
     def _refuse(self, *_: Any) -> NoReturn:
-        raise TypeError(
-            "an Electorate cannot be copied or pickled: a copy would spend its allowance twice"
-        )
+        raise TypeError("an Electorate cannot be copied or pickled: its allowance exists once")
 
     __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
 

@@ -105,8 +105,7 @@ _MEANING = {
 }
 _LEARNT = "unconditional differential privacy: epsilon was fixed before any vote was seen"
 _DECIDED: dict[str | float, str] = {
-    "likely": "likely: a label is 1 where the probability that most voters want it is above one "
-    "half",
+    "likely": "likely: a label is 1 where most voters want it with a probability above one half",
     "f1": "f1: the largest expected F1",
     "balanced": "balanced: the largest expected balanced accuracy of each label",
 }
@@ -221,11 +220,7 @@ def rows_of(facts: Mapping[str, Any]) -> list[Fact]:
         ("guarantee", "guarantee", f"{facts['guarantee']}: {kind}"),
         ("epsilon", "epsilon", shown),
         ("delta", "delta", rounded_up(facts["delta"])),
-        (
-            "budget",
-            "budget",
-            f"epsilon {rounded_up(facts['budget'])}, delta {rounded_up(facts['delta'])}",
-        ),
+        ("budget", "budget", f"epsilon {rounded_up(facts['budget'])} at this delta"),
         ("terms", "terms", _terms(terms)),
         ("allowance", "allowance", _allowance(facts)),
         ("left", "budget left", budget_left(facts["left"], facts["budget"])),
@@ -291,9 +286,7 @@ def _decided(rule: str | float | None) -> str | None:
     return (
         None
         if rule is None
-        else _DECIDED.get(
-            rule, f"a label is 1 where the probability that most voters want it is at least {rule}"
-        )
+        else _DECIDED.get(rule, f"a label is 1 at a probability of {rule} or more")
     )
 
 
@@ -406,11 +399,10 @@ def _terms(terms: Mapping[str, Any]) -> str | None:
         )
     else:
         said = (
-            f"sanitized: with confidence {1 - terms['gamma']:g} (1 - gamma), these labels and "
-            "this number are (epsilon, delta)-close to those of every neighbour of these votes. "
-            "The number contains noise of sigma_s times the smooth sensitivity: how far the cost "
-            "can move if one voter's ballots change, for these votes and, discounted by "
-            "exp(-beta) per changed ballot, for votes nearby"
+            f"sanitized: with confidence {1 - terms['gamma']:g} (1 - gamma) these labels and this "
+            "number are (epsilon, delta)-close to those of every neighbour of these votes. Its "
+            "noise is sigma_s times the smooth sensitivity: how far the cost can move if one "
+            "voter's ballots change, here or, discounted by exp(-beta) per ballot, nearby"
         )
     numbers = ", ".join(
         f"{name} {rounded_up(value, 4) if name in _COSTS else f'{value:.4g}'}"
@@ -484,13 +476,9 @@ def decide(release: Release, by: str | float = "likely") -> Release:
     'f1'
     """
     if not isinstance(release, Release) or release.tallies is None:
-        raise InputError(
-            "release", "must have tallies: labels that were drawn directly cannot be decided again"
-        )
+        raise InputError("release", "must have tallies: drawn labels cannot be decided again")
     if release.processed:
-        raise InputError(
-            "release", f"must not be post-processed, and this one was: {release.processed[0]}"
-        )
+        raise InputError("release", f"must not be post-processed: {release.processed[0]}")
     found, rule = release.posterior, _check_rule(by)
     if found is None:
         return replace(release, decided=rule)
@@ -879,9 +867,7 @@ class Release(Shown):
         own["decided"] = "likely" if own["decided"] is None else _check_rule(own["decided"])
         for name, array in (("tallies", tallies), ("chances", chances)):
             if array is not None and array.shape != labels.shape:
-                raise ValueError(
-                    f"its {name} have shape {array.shape}, and its labels {labels.shape}"
-                )
+                raise ValueError(f"its {name} are {array.shape}, its labels {labels.shape}")
         if isinstance(own["allowance"], list):
             own["allowance"] = tuple(own["allowance"])
         named = None if query_names is None else tuple(map(str, query_names))

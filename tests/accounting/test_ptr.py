@@ -92,19 +92,6 @@ def thresholds(election: Elections) -> list[float]:
     return [float(np.quantile(totals, share)) * (1 + 1e-6) for share in (0.1, 0.4, 0.8)]
 
 
-def test_distance_by_definition_and_one_lipschitz(small):
-    seen = set()
-    for election in small:
-        for threshold in thresholds(election):
-            found = election.distances(threshold)
-            assert np.abs(found[election.here] - found[election.there]).max() <= 1
-            seen |= set(found.tolist())
-            for histogram, d in list(zip(election.histograms, found, strict=True))[::7]:
-                sums = [histogram @ windowed_max(election.costs, k) for k in range(len(histogram))]
-                assert d == max([k for k, total in enumerate(sums) if total <= threshold] or [-1])
-    assert {-1, 0, 1, 2} <= seen
-
-
 @given(
     st.lists(st.tuples(st.floats(0, 1), st.integers(0, 9)), min_size=2, max_size=40),
     st.floats(1e-3, 50),

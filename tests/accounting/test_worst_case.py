@@ -12,7 +12,6 @@ from privote.accounting.renyi import divergence, two_sided
 from privote.accounting.worst_case import (
     _three_way,
     argmax_supremum,
-    heaviest_change,
     line_supremum,
     supremum,
 )
@@ -87,20 +86,6 @@ def test_no_three_way_contest_costs_more_than_the_supremum(sigma: float) -> None
         assert cost <= bound
         if order * step < 25:  # beyond, the cap is stated
             assert cost >= 0.9 * bound, "and somebody comes close"
-
-
-def test_heaviest_change_by_hand() -> None:
-    # Binary: all weights are 1, overlapping labels stay, so every label flips.
-    def squared(shifts: np.ndarray) -> np.ndarray:
-        return shifts[:, None] ** 2 * np.array([1.0, 2.0])
-
-    weights = np.array([0.0, 1.0, 1.0, 1.0])
-    assert heaviest_change(weights, 3, squared, squared) == pytest.approx([3.0, 6.0])
-    # One label: there or not.
-    assert heaviest_change(weights[:2], 1, squared, squared) == pytest.approx([1.0, 2.0])
-    # tau = 1, l2, k = 2: two single labels (1 + 1) beat {both} against nothing (1/2 + 1/2).
-    clipped = np.array([0.0, 1.0, 0.5**0.5])
-    assert heaviest_change(clipped, 2, squared, squared)[0] == pytest.approx(2.0)
 
 
 def test_with_much_noise_a_vote_costs_two_over_pi_of_the_gaussian_bound() -> None:

@@ -11,11 +11,17 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.ledger.conftest import database, server
+from tests.ledger.conftest import database, path, server
+from typer.testing import CliRunner
 
-__all__ = ["Outcome", "database", "full", "scaled", "server", "time_limit"]
+from privote.cli import app
+from privote.ledger.records import RELEASED
+
+__all__ = ["Outcome", "check", "database", "full", "path", "scaled", "server", "time_limit"]
 
 Outcome = Callable[[str, int, int], None]
 
@@ -44,6 +50,19 @@ def time_limit(seconds: int = 60) -> Iterator[None]:
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+
+
+def check(file: Path, ledger: Path) -> dict[str, Any]:
+    """Return what `privote ledger check` says of a file."""
+    done = CliRunner().invoke(
+        app, ["ledger", "check", str(file), "--ledger", str(ledger), "--json"]
+    )
+    assert done.exit_code in (0, 1, 2), done.output
+    if done.exit_code == 2:
+        return {"status": "refused", "differences": []}
+    said: dict[str, Any] = json.loads(done.stdout)
+    assert (said["status"] == RELEASED) == said["ok"] == (done.exit_code == 0)
+    return said
 
 
 @pytest.fixture

@@ -11,15 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.attacks.conftest import Outcome, full
-from typer.testing import CliRunner
+from tests.attacks.conftest import Outcome, check, full
 
 import privote as pv
-from privote.cli import app
 from privote.errors import ChargedError, DrawnError
 from privote.files import Draft
 from privote.learning import PrivateClassifier, save_student
-from privote.ledger.records import DIFFERS, NOT_RECORDED, RELEASED
+from privote.ledger.records import DIFFERS, RELEASED
 
 RNG = np.random.default_rng(0)
 VOTES = RNG.random((12, 20, 3)) < 0.3
@@ -214,16 +212,6 @@ def test_what_a_ledger_paid_for_is_not_resumed_without_one(
 # -- what a ledger says of polls and trainings -----------------------------------------------------
 
 
-def _check(file: Path, ledger: Path) -> dict[str, Any]:
-    done = CliRunner().invoke(
-        app, ["ledger", "check", str(file), "--ledger", str(ledger), "--json"]
-    )
-    assert done.exit_code in (0, 1), done.output
-    said: dict[str, Any] = json.loads(done.stdout)
-    assert (said["status"] == RELEASED) == (done.exit_code == 0)
-    return said
-
-
 @pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
 @pytest.mark.parametrize("case", ["poll", "gradients", "moments", "teachers"])
 def test_statements_of_polls_and_trainings_are_checked(
@@ -234,7 +222,7 @@ def test_statements_of_polls_and_trainings_are_checked(
     file = tmp_path / ("out.npz.json" if case == "poll" else "out.json")
     files = [file] if case == "poll" else [file, tmp_path / "out.txt", tmp_path / "out.student"]
     for each in files:
-        assert _check(each, ledger)["status"] == RELEASED, (each, _check(each, ledger))
+        assert check(each, ledger)["status"] == RELEASED, (each, check(each, ledger))
     facts, through, tried = json.loads(file.read_text()), 0, 0
     forged = {"epsilon": 0.01, "delta": 1e-9, "simulated": True, "winners": ["Cy"]}
     forged |= {"noise_multiplier": 99.0, "voters": 5, "shares": [], "drawn": ["0" * 64]}
@@ -243,7 +231,7 @@ def test_statements_of_polls_and_trainings_are_checked(
         if "promise" in false:
             false["promise"] = {**false["promise"], name: forged[name]}
         file.write_text(json.dumps(false))
-        said = _check(file, ledger)
+        said = check(file, ledger)
         assert said["status"] == DIFFERS, said
         through += name not in {each["fact"] for each in said["differences"]}
         tried += 1
@@ -257,31 +245,5 @@ def test_weights_that_were_changed(tmp_path: Path) -> None:
     save_student(
         tmp_path / "out.student", model.student_, label_names=["a", "b"], privacy=model.privacy_
     )
-    said = _check(tmp_path / "out.student", tmp_path / "a.ledger")
+    said = check(tmp_path / "out.student", tmp_path / "a.ledger")
     assert [each["fact"] for each in said["differences"]] == ["weights"]
-
-
-@pytest.mark.parametrize("case", ["poll", "gradients"])
-def test_what_was_charged_and_not_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
-) -> None:
-    """Without a draft a ledger that fails after the draw is said, and what was drawn leaves."""
-    append, ledger = pv.Ledger.append, tmp_path / "a.ledger"
-
-    def failing(self: pv.Ledger, body: dict[str, Any], sealed: Any = None) -> Any:
-        if body["kind"] == "outcome":
-            raise pv.LedgerError("the disk is full")
-        return append(self, body, sealed)
-
-    monkeypatch.setattr(pv.Ledger, "append", failing)
-    (tmp_path / "p.csv").write_text("voter,Ada,Bo\n" + "".join(f"v{n},1,0\n" for n in range(40)))
-    asked: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "people": "club", "ledger": ledger}
-    model = PrivateClassifier("gradients", 8.0, 1e-5, settings={"steps": 3})
-    with pytest.warns(pv.PrivoteWarning, match="not recorded"):
-        made: Any = (
-            pv.poll(tmp_path / "p.csv", **asked)
-            if case == "poll"
-            else model.fit(X, Y, PUBLIC, ledger=ledger).promise_
-        )
-    (tmp_path / "s.json").write_text(json.dumps(made.facts()))
-    assert _check(tmp_path / "s.json", ledger)["status"] == NOT_RECORDED

@@ -34,11 +34,6 @@ def label(ledger: Any, **changes: Any) -> pv.Release:
     return pv.label(VOTES[:2], ledger=ledger, queries=2, **{**arguments, **changes})
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.db"
-
-
 # -- rows that the database drops ------------------------------------------------------------------
 
 DROPS = {
@@ -380,15 +375,6 @@ def test_names_that_cannot_be_written(path: Path) -> None:
     with refused("dataset"):
         label(path, dataset="ward \ud800")
     assert not path.exists()
-
-
-def test_a_ledger_of_the_format_before(path: Path) -> None:
-    label(path)
-    with sqlite3.connect(path) as connection:
-        connection.execute("PRAGMA user_version=1")
-    for readonly in (False, True):
-        with pytest.raises(pv.LedgerError, match="has format 1, written by privote"):
-            pv.Ledger.open(path, readonly=readonly)
 
 
 @pytest.mark.parametrize("opened", ["before", "after"])

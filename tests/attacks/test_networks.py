@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.attacks.conftest import Outcome, scaled
-from tests.refusals import refused
 
 from privote.errors import InputError
 from privote.learning.direct.noise import Noise, TrainingPlan
@@ -292,20 +291,3 @@ def test_no_record_moves_the_sum_by_more_than_the_clip(
         both = (_sums(monkeypatch, "mlp", rows[:n], labels[:n]) for n in (size - 1, size))
         through += bool(np.linalg.norm(np.subtract(*both)) > 0.5)
     outcome("sums that one more record moves by more than the clip", tries, through)
-
-
-@pytest.mark.parametrize(
-    "layers",
-    [
-        lambda labels: (nn.Linear(3, 3), nn.Linear(3, labels)),  # of other rows
-        lambda labels: (nn.Flatten(), nn.LazyLinear(labels)),
-        lambda labels: (nn.Flatten(), nn.LazyLinear(8), nn.Linear(8, labels)),
-    ],
-)
-def test_a_network_that_cannot_be_tried_is_one_sentence(layers: Any, tmp_path: Path) -> None:
-    def network(shape: Any, labels: int) -> Any:
-        return nn.Sequential(*layers(labels))
-
-    with refused("network"):
-        DPSGDClassifier(network=network, **QUICK).fit(IMAGES, FINDINGS, ledger=tmp_path / "l.db")
-    assert [*tmp_path.iterdir()] == []

@@ -15,23 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.attacks.conftest import Outcome, scaled
+from tests.ledger.conftest import label
 
 import privote as pv
 from privote.ledger.store import FORMAT, SQLiteStore
 
-VOTES = np.random.default_rng(0).random((20, 10, 3)) < 0.2
 SPAWN = multiprocessing.get_context("spawn")
-
-
-def label(ledger: Any, dataset: str = "d") -> pv.Release:
-    mechanism = pv.BinaryVoting(sigma=5.0)
-    kind: dict[str, Any] = {"guarantee": "worst-case", "queries": 1, "dataset": dataset}
-    return pv.label(VOTES, mechanism=mechanism, epsilon=8.0, delta=1e-5, ledger=ledger, **kind)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.db"
 
 
 # -- files in the place of a ledger's --------------------------------------------------------------
@@ -144,15 +133,6 @@ def test_another_name_while_it_is_open(path: Path) -> None:
     os.link(path, path.with_name("other.db"))
     with pytest.raises(pv.LedgerError, match="hard links"):
         label(ledger)
-
-
-def test_a_key_that_others_can_read_is_said(path: Path) -> None:
-    label(path)
-    key = path.with_name(path.name + ".key")
-    for mode in (0o640, 0o604, 0o602):
-        key.chmod(mode)
-        with pytest.warns(pv.errors.PrivoteWarning, match="chmod 600"):
-            pv.Ledger.open(path).close()
 
 
 # -- a PostgreSQL server that was turned against its ledger ----------------------------------------

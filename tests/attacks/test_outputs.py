@@ -479,7 +479,7 @@ def test_labels_of_other_votes_are_not_resumed(tmp_path: Path, outcome: Outcome)
     (tmp_path / ".labels.part.csv").mkdir()  # where the file is to be written
     broken = invoke("label", str(tmp_path / "a.npy"), *arguments)
     assert broken.exit_code == 6
-    assert "Do the same again with --resume" in broken.stderr
+    assert "with --resume" in broken.stderr
     (tmp_path / ".labels.part.csv").rmdir()
     other = invoke("label", str(tmp_path / "b.npy"), *arguments, "--resume")
     outcome("labels of other votes, resumed", 1, int(other.exit_code != 2))

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from tests.refusals import refused
 
 import privote as pv
 from privote import audit
@@ -122,22 +121,6 @@ def test_every_neighbour_is_listed() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("bad", "argument"),
-    [
-        ({"elections": 0}, "elections"),
-        ({"voters": 0}, "voters"),
-        ({"labels": 9}, None),
-        ({"orders": [1.0]}, "orders"),
-        ({"bound": "none"}, "bound"),
-    ],
-)
-def test_refusals(bad: dict[str, Any], argument: str | None) -> None:
-    given: dict[str, Any] = {"voters": 3, "labels": 2, **bad}
-    with refused(argument):
-        audit.exact(pv.BinaryVoting(sigma=1.0), **given)
-
-
 # -- what counts as a violation, and what is kept of it --------------------------------------------
 
 TWO_ORDERS = np.array([2.0, 8.0])
@@ -178,16 +161,6 @@ def test_any_excess_is_one_and_so_is_what_cannot_be_compared(
     assert found.violations[0].order == order
     assert found.violations[0].votes == [0]
     assert not report(found).ok
-
-
-def test_the_worst_order_of_each_case_is_kept_and_not_too_many_cases() -> None:
-    found = compared(np.full((50, 2), [1.1, 3.0]), [1.0, 2.0])
-    assert found.exceeded == {("cost", FORWARD): 50}
-    assert len(found.violations) == 20
-    assert {violation.order for violation in found.violations} == {8.0}
-    found.compare("cost", BACKWARD, np.array([[4.0, 1.0]]), np.array([1.0, 2.0]), show)
-    assert found.exceeded[("cost", BACKWARD)] == 1
-    assert found.ratios["cost"] == pytest.approx(4.0)
 
 
 # -- elections of every kind, allowed by the mechanism --------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import threading
@@ -17,12 +16,6 @@ from privote.capc.certs import Own, Trust, make, pin
 from privote.capc.driver import Driver
 from privote.capc.roles import Action, Event, Tick
 from privote.capc.streams import Caller, Settings
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def trusting(folder: Path, names: Sequence[str]) -> dict[str, tuple[Own, Trust]]:

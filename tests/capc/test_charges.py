@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -113,33 +112,6 @@ def test_nobody_else_goes_on_with_a_coalitions_account() -> None:
             consumer="q0",
         )
     assert some.ledger.published() == before
-
-
-def test_two_guardians_on_one_ledger_never_overspend(tmp_path: Path) -> None:
-    place, taken = tmp_path / "ledger.db", []
-
-    def spend(name: str) -> None:
-        ledger = pv.Ledger.open(place)
-        own = Charges(terms_of(epsilon=30.0), ledger)
-        try:
-            for _ in range(200):
-                own.take("q0", 1, name * 32)
-                taken.append(name)
-        except pv.BudgetError:
-            pass
-        ledger.close()
-
-    pv.Ledger.open(place).close()
-    threads = [threading.Thread(target=spend, args=(name,)) for name in "ab"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    ledger = pv.Ledger.open(place)
-    each = terms_of().mechanism.worst_case_rdp(3, 2)
-    assert pv.epsilon(len(taken) * each, pv.DEFAULT_ORDERS, 1e-5) <= 30.0
-    assert len(charged(ledger)) == 3 * len(taken)
-    assert ledger.verify().ok
 
 
 def test_what_is_called_charged_is_what_was_charged() -> None:

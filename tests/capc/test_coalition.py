@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,6 @@ from privote.capc.messages import ANSWERING, GUARDIAN, Masks, decode
 from privote.capc.programs import AllowanceProgram
 from privote.capc.roles import Compute, Computed, Received
 from privote.capc.terms import Terms
-from privote.mechanisms.base import Counted
 
 GATE = pv.Gate(threshold=4.0, sigma=1.5)
 MECHANISMS: dict[str, pv.Mechanism] = {
@@ -248,32 +247,6 @@ def test_a_party_that_fails_is_left_out(kind: str, fault: str) -> None:
     assert any(run.complaints.values()) or kind == "masks"  # nobody waits to hear of those
 
 
-def test_a_repeated_message_is_refused_and_changes_nothing() -> None:
-    for kind in ("ask", "answer", "confirm", "masks", "decide", "done", "confirmed", "willing"):
-        terms = terms_of(features=8)
-        run = simulation(
-            terms, np.ones((8, 3, 2)), post=tampered(kind, lambda letter: [letter, letter])
-        )
-        answers = run.ask("q0", identity(8, 8))
-        assert answers.parties == ("p0", "p1", "p2"), kind
-        charges = [e for e in run.ledger.published() if e["kind"] == "charge"]
-        assert len(charges) == 3, kind
-        told = [str(e) for errors in run.complaints.values() for e in errors]
-        known = ("before", "already", "not known")
-        assert any(word in text for text in told for word in known), kind
-
-
-def test_a_site_with_other_terms_or_another_engine_is_refused() -> None:
-    terms, other = terms_of(features=8), terms_of(features=8, timeout=11.0)
-    run = simulation(terms, np.ones((8, 3, 2)))
-    run.roles["p0", ANSWERING] = simulation(other, np.ones((8, 3, 2))).roles["p0", ANSWERING]
-    answers = run.ask("q0", identity(8, 8))
-    assert "different terms" in answers.left_out["p0"]
-    run.roles["p0", ANSWERING].terms = terms
-    run.roles["p0", ANSWERING].engine = "spu-cheetah"
-    assert "engine" in run.ask("q0", identity(8, 8)).left_out["p0"]
-
-
 def test_sites_that_ask_and_answer_never_answer_themselves() -> None:
     terms = terms_of(features=8, queriers=("p0", "p1"), guarantee="allowance", epsilon=50.0)
     run = simulation(terms, np.ones((8, 3, 2)))
@@ -291,80 +264,3 @@ def test_sites_that_ask_and_answer_never_answer_themselves() -> None:
     assert shares["p2", "p0"] == shares["p2", "p1"]
     assert shares["p0", "p1"] // 2 == shares["p2", "p0"]
     assert all(row["used"] <= 50.0 for row in run.ledger.standing())
-
-
-def test_what_is_simulated_or_insecure_is_stamped() -> None:
-    run = simulation(terms_of(features=8), np.ones((8, 3, 2)))
-    answers = run.ask("q0", identity(8, 8))
-    assert answers.simulated
-    assert answers.engine == "clear"
-    charge = run.ledger.published()[-1]
-    assert charge["simulated"]
-    assert charge["insecure"]
-    assert answers.facts()["simulated"]
-
-
-@pytest.mark.parametrize("noise", ["guardian", "sites"])
-def test_the_secure_engine_gives_the_same_bits(noise: str) -> None:
-    pytest.importorskip("spu")
-    terms = terms_of(
-        MECHANISMS["binary gate"],
-        parties=3,
-        features=6,
-        guarantee="allowance",
-        epsilon=30.0,
-        timeout=120.0,
-        noise=noise,
-    )
-    ballots = random_election(2, queries=6, parties=3, labels=2)
-    ends = []
-    for name in ("clear", "spu-cheetah"):
-        run = simulation(terms, ballots, engine=name, seed=5)
-        run.kill(("p2", ANSWERING))
-        answers = run.ask("q0", identity(6, 6))
-        assert answers.parties == ("p0", "p1")
-        ends.append((answers.labels.tolist(), run.journal("q0").half()))
-    assert ends[0] == ends[1]
-
-
-SURE = pv.BinaryVoting(sigma=0.1)
-
-
-class Outside(pv.Mechanism):
-    """A mechanism that privote does not know, though it does what binary voting does."""
-
-    name: ClassVar[str] = "outside"
-    surprise_unit: ClassVar[str] = "vote"
-
-    def tally(self, block: Any) -> Any:
-        return SURE.tally(block)
-
-    def draw(self, tally: Any, entropy: Any) -> Any:
-        return SURE.draw(tally, entropy)
-
-    def cost(self, tally: Any, orders: Any, bound: str) -> Any:
-        return SURE.cost(tally, orders, bound)
-
-    def cost_by_voter(self, block: Any, orders: Any) -> Any:
-        return SURE.cost_by_voter(block, orders)
-
-    def worst_case_rdp(self, voters: int, labels: int, orders: Any = None, bound: str = "") -> Any:
-        return SURE.worst_case_rdp(voters, labels, orders)
-
-    def surprise_rdp(self, voters: int, labels: int, orders: Any = None) -> Any:
-        return SURE.surprise_rdp(voters, labels, orders)
-
-    def unanimous(self, voters: int, labels: int) -> float:
-        return SURE.unanimous(voters, labels)
-
-    def counted(self, labels: int) -> Counted:
-        return SURE.counted(labels)
-
-
-@pytest.mark.parametrize("guarantee", ["allowance", "worst-case"])
-@pytest.mark.parametrize("noise", ["guardian", "sites"])
-def test_a_mechanism_from_outside_is_computed_if_it_says_how(guarantee: str, noise: str) -> None:
-    ballots = np.array([[[1, 0], [1, 0], [1, 0]], [[0, 1], [0, 1], [0, 1]]], bool)
-    terms = terms_of(Outside(), guarantee=guarantee, noise=noise, epsilon=1e6)
-    answers = simulation(terms, ballots).ask("q0", identity(2, terms.features))
-    assert answers.labels.tolist() == [[1, 0], [0, 1]]

@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.refusals import refused
 
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 
-from tests.capc.sites import Running, Scripted, caller_of, free_port, trusting, until
+from tests.capc.sites import Running, Scripted, caller_of, trusting, until
 
 from privote.capc.engine import SecureEngine
 from privote.capc.messages import Answer, Closed, Done, encode
@@ -125,19 +124,6 @@ def test_messages_and_a_session(tmp_path: Path, engine: str) -> None:
     assert str(held["mask"].reshape(-1)[0]) not in text
 
 
-def test_nobody_listens(tmp_path: Path) -> None:
-    sites = trusting(tmp_path, ["alpha", "beta"])
-    program, asked, _ = ballots()
-    alpha = Running(
-        client_side(asked, program),
-        *sites["alpha"],
-        addresses={"beta": f"127.0.0.1:{free_port()}"},
-    )
-    with refused(None, PeerError):
-        alpha.join()
-    assert alpha.logged("lost beta (answering): nobody listens there")
-
-
 def open_beta(
     tmp_path: Path, callers: tuple[str, ...] = ("alpha", "mallory"), role: Any = None
 ) -> tuple[Any, Running]:
@@ -241,19 +227,6 @@ def test_a_session_without_its_peer_is_broken_once(tmp_path: Path, end: str) -> 
             tunnel.close()
         until(lambda: beta.role.saw(Broken))
     assert len(beta.role.saw(Broken)) == 1
-
-
-def test_garbage_ends_its_stream(tmp_path: Path) -> None:
-    sites, beta = open_beta(tmp_path)
-    with running(beta):
-        for data, most in ((b"garbage", 1 << 20), (b"x" * (17 << 20), 1 << 28)):
-            with Talking(sites, beta, most_message=most) as alpha:
-                alpha.line.send(data)
-                until(lambda alpha=alpha: alpha.lost)
-                assert most > 1 << 20 or "a message must begin with its head" in alpha.lost[0]
-        until(lambda: len(beta.role.saw(Lost)) == 2)
-        assert beta.role.saw(Lost)[0].peer == "alpha"
-        assert not beta.role.saw(Received)
 
 
 def test_a_role_that_fails_at_a_message_goes_on_serving(tmp_path: Path) -> None:

@@ -17,12 +17,10 @@ from privote.capc.charges import Charges, Prices
 from privote.capc.journal import (
     ABANDONED,
     CHARGED,
-    DECIDING,
     DONE,
     GuardianJournal,
     Open,
     QuerierJournal,
-    to_words,
 )
 from privote.capc.messages import GUARDIAN, QUERYING
 from privote.capc.roles import Computed
@@ -52,24 +50,6 @@ class Disk:
 @pytest.fixture
 def disk(tmp_path: Path) -> Disk:
     return Disk(tmp_path)
-
-
-def test_a_batch_goes_through_its_phases(disk: Disk) -> None:
-    assert disk.phase(A) is None
-    disk.open(A, "q", "n1", 5)
-    assert disk.phase(A) == CHARGED
-    assert disk.open_batch("q") == Open(A, 5, CHARGED)
-    assert disk.known("q", "n1")
-    assert not disk.known("other", "n1")
-    assert disk.deciding(A, {"p": -3}, {"p": 10}) == 1
-    assert disk.phase(A) == DECIDING
-    assert disk.version("q") == 0
-    assert disk.half("q") == {}
-    disk.done(A, 1)
-    assert disk.phase(A) == DONE
-    assert disk.open_batch("q") is None
-    assert disk.version("q") == 1
-    assert disk.half("q") == {"p": 2**64 - 3}
 
 
 def test_a_decision_is_entered_once(disk: Disk) -> None:
@@ -140,32 +120,9 @@ def test_a_failure_inside_a_step_undoes_it(disk: Disk) -> None:
     assert disk.phase(B) is None
 
 
-def test_querying_parties_are_kept_apart(disk: Disk) -> None:
-    for batch, querier in ((A, "q"), (B, "r")):
-        disk.open(batch, querier, "n", 5)
-        disk.deciding(batch, {"p": len(querier)}, {"p": 10})
-    disk.settle("q", 0)
-    assert disk.phase(B) == DECIDING
-    assert disk.half("r") == {}
-
-
 def opened(folder: Path, **more: str) -> QuerierJournal:
     facts = {"promise": "promise", "owner": "q"} | more
     return QuerierJournal(folder / "q.journal", **facts)
-
-
-def test_labels_and_counts_are_stored_together(tmp_path: Path) -> None:
-    labels = np.array([[1, 0, -1], [0, 0, 1]], np.int8)
-    opened(tmp_path).begin(A, 2)
-    journal = opened(tmp_path)
-    assert journal.pending() == (A, 2)
-    journal.store(A, 1, labels, {"p": -1}, {"batch": A})
-    journal = opened(tmp_path)
-    assert journal.version() == 1
-    assert journal.half() == {"p": 2**64 - 1}
-    assert journal.pending() is None
-    assert np.array_equal(journal.labels(A), labels)
-    assert journal.batches() == [(A, {"batch": A})]
 
 
 def test_an_outcome_is_stored_once_and_only_for_the_batch_being_asked(tmp_path: Path) -> None:
@@ -194,27 +151,6 @@ def test_a_journal_belongs_to_one_promise_and_site(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("not a database, but long enough to look like one" * 30)
     with refused(None, LedgerError):
         GuardianJournal(tmp_path / "text", "promise", "q")
-
-
-def test_words_keep_all_64_bits() -> None:
-    words = to_words({"a": 2**64 - 1, "b": 2**63}, ("b", "a", "c"), 5)
-    assert words.tolist() == [-(2**63), -1, 5]
-
-
-def test_a_folder_that_a_journal_makes_is_for_its_owner_alone(tmp_path: Path) -> None:
-    QuerierJournal(tmp_path / "state" / "answers.db", "promise", "q").close()
-    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
-
-
-def test_a_journal_that_was_replaced_while_it_was_open_decides_nothing(tmp_path: Path) -> None:
-    """The charge is in the old file: a decision entered there would be forgotten with it."""
-    journal = GuardianJournal(tmp_path / "pg.journal", "promise", "pg")
-    journal.open(A, "q", "n1", 5)
-    GuardianJournal(tmp_path / "other.journal", "promise", "pg").close()
-    (tmp_path / "other.journal").replace(tmp_path / "pg.journal")
-    with refused(None, LedgerError):
-        journal.deciding(A, {"p": 1}, {"p": 10})
-    assert journal.phase(A) == CHARGED
 
 
 Q = 3
@@ -275,29 +211,6 @@ def test_a_deleted_journal_does_not_give_the_allowance_again(terms: Terms, tmp_p
     assert "another journal" in str(complaint)
 
 
-def test_a_deleted_journal_without_counts_is_begun_anew(terms: Terms, tmp_path: Path) -> None:
-    """In the worst case the ledger alone says what was spent: each batch is charged for itself."""
-    terms, ledger = replace(terms, guarantee="worst-case", epsilon=1000.0), pv.Ledger.in_memory()
-    run = run_on(terms, tmp_path, ledger)
-    ask(run)
-    close(run)
-    remove(tmp_path, "pg")
-    again = run_on(terms, tmp_path, ledger)
-    assert not ask(again).resumed
-    assert len(again.journal("q0").batches()) == 2
-    assert sum(entry["kind"] == "charge" for entry in ledger.published()) == 2 * 3
-
-
-def test_two_journals_do_not_share_one_charge(terms: Terms) -> None:
-    ledger = pv.Ledger.in_memory()
-    journals = [GuardianJournal(":memory:", terms.promise(), "pg") for _ in range(2)]
-    first, second = (Charges(terms, ledger, journal=each.identity) for each in journals)
-    first.take("q0", 1, "a" * 32)
-    first.take("q0", 1, "b" * 32)
-    with refused(None, LedgerError):
-        second.take("q0", 1, "c" * 32)
-
-
 def test_an_allowance_other_than_the_charged_one_is_refused(
     terms: Terms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,21 +221,6 @@ def test_an_allowance_other_than_the_charged_one_is_refused(
     monkeypatch.setattr(Prices, "allowance", lambda *given: real(*given) + 1)
     with refused(None, LedgerError):
         charges.take("q0", 1, "b" * 32)
-
-
-def test_the_allowance_is_the_guardians_word(
-    terms: Terms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A querying party that reckons otherwise cannot make more of it than was charged."""
-    run = run_on(terms, tmp_path, pv.Ledger.in_memory())
-    charged = Prices(terms).allowances("q0")
-    monkeypatch.setattr(Prices, "allowance", lambda *_: 10**6)
-    monkeypatch.setattr(Charges, "take", lambda *_: None)
-    monkeypatch.setattr(Prices, "allowances", lambda *_: charged)
-    ask(run)
-    ours, theirs = run.journal("q0").half(), run.journal("pg").half("q0")
-    for party, allowance in charged.items():
-        assert (ours[party] + theirs[party]) % 2**64 == allowance - Q * 2
 
 
 @pytest.mark.parametrize("guarantee", ["allowance", "worst-case"])

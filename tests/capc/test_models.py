@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from tests.refusals import refused
 
-from privote import BinaryVoting
-from privote.capc.coalition import Simulation
 from privote.capc.models import (
     LIMIT,
     Records,
@@ -32,7 +29,6 @@ from privote.capc.models import (
     train_site,
 )
 from privote.capc.programs import BallotProgram
-from privote.capc.terms import Terms
 from privote.errors import InputError
 from privote.learning.students.classifiers import LinearStudent
 
@@ -140,21 +136,6 @@ def test_saved_for_its_owner_and_loaded(tmp_path: Path) -> None:
         model.save(tmp_path / "nowhere" / "model.npz")
 
 
-def test_files_refused(tmp_path: Path) -> None:
-    path, whole = tmp_path / "model.npz", {"labels": ["a"], "thresholds": [0.5], "bias0": [0.0]}
-    with pytest.raises(InputError, match="does not exist"):
-        SiteModel.load(path)
-    for data in (b"no model", pickle.dumps({"weights0": 1})):
-        path.write_bytes(data)
-        with pytest.raises(InputError, match="model saved as"):
-            SiteModel.load(path)
-    hidden = {"weights0": np.zeros((2, 1)), "weights1": np.zeros((1, 1)), "bias1": [0.0]}
-    for arrays in ({}, {"weights0": np.array([object()], dtype=object)}, hidden):
-        np.savez(path, **whole, **arrays)
-        with pytest.raises(InputError, match="model saved as"):
-            SiteModel.load(path)
-
-
 BOUND = 4.0
 
 
@@ -245,13 +226,6 @@ def made_up(count, seed, flip=0.0):
 TEST = made_up(400, 99)
 
 
-def test_thresholds_give_every_label_its_own_share_of_yeses():
-    X, Y = made_up(600, 0, flip=0.1)
-    model = train_site(Records(X=X, Y=Y), LABELS)
-    share = model.votes(made_up(2000, 1)[0]).mean(axis=0)
-    assert share == pytest.approx(Y.mean(axis=0), abs=0.06)
-
-
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
 def test_labels_of_the_coalition_improve_a_small_site(kind):
     X, Y = made_up(24, 2)
@@ -291,25 +265,3 @@ def test_what_does_not_fit_is_refused():
         Records(X=X, Y=Y * 2)
     with refused("released"):
         retrain_site(Records(X=X, Y=Y), LABELS, X, Y[:, :2])
-
-
-def test_a_whole_coalition_improves_its_smallest_site():
-    parts = {f"site-{place}": made_up(200, 10 + place) for place in range(10)}
-    parts["site-0"] = made_up(20, 50)
-    records = {name: Records(X=X, Y=Y) for name, (X, Y) in parts.items()}
-    models = {name: train_site(own, LABELS) for name, own in records.items()}
-    terms = Terms(
-        name="test",
-        labels=LABELS,
-        features=6,
-        mechanism=BinaryVoting(sigma=3.0),
-        epsilon=20.0,
-        delta=1e-5,
-        guardian="guardian",
-        parties=tuple(parts),
-        queriers=("site-0",),
-    )
-    X_new, _ = made_up(40, 3)
-    answers = Simulation(terms, models, seed=0).ask("site-0", X_new)
-    after = retrain_site(records["site-0"], LABELS, X_new, answers.labels)
-    assert judge(after, *TEST)["BAC"] > judge(models["site-0"], *TEST)["BAC"]

@@ -6,10 +6,8 @@ real processes and the secure engine: tests/cli/test_capc.py.
 
 from __future__ import annotations
 
-import socket
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -138,58 +136,11 @@ def test_a_site_that_dies_or_is_not_trusted_is_left_out(
     assert "north" in answers.left_out
 
 
-def test_logs_and_wire_hold_nothing_secret(town: Any) -> None:
-    """Even what is computed in clear goes through TLS: neither model nor masks are readable."""
+def test_logs_hold_nothing_secret(town: Any) -> None:
     there = town()
-    port = int(str(Site.read(there.files["north"], ANSWERING).listen).rpartition(":")[2])
-    with tapped(port) as (tap, seen):
-        file = there.files["east"]
-        file.write_text(file.read_text().replace(f"127.0.0.1:{port}", f"127.0.0.1:{tap}"))
-        asking = there.ask()
-        assert "north" in asking.result.parties
-    wire = bytes(seen)
-    assert len(wire) > 1000
-    model = there.running["north"].role._model["weights"]
-    assert not any(value.tobytes() in wire for value in model.reshape(-1) if abs(value) > 2**16)
-    for text in (asking.result.batch.encode(), b"answering", b"privote.Capc"):
-        assert text not in wire
+    asking = there.ask()
     log = "\n".join([*asking.log, *(x for r in there.running.values() for x in r.log)])
     assert str(asking.result.labels.tolist()) not in log
     rows = asking.role.rows.reshape(-1).tolist()
     assert not any(str(abs(value)) in log for value in rows if abs(value) > 999)
     assert "masks" in log  # said that they came, not what they are
-
-
-@contextmanager
-def tapped(port: int) -> Iterator[tuple[int, bytearray]]:
-    """Listen between a caller and a port, and keep what goes through."""
-    seen = bytearray()
-    listener = socket.create_server(("127.0.0.1", 0))
-    ends: list[socket.socket] = [listener]
-
-    def copy(source: socket.socket, target: socket.socket) -> None:
-        try:
-            while data := source.recv(1 << 16):
-                seen.extend(data)
-                target.sendall(data)
-        except OSError:
-            pass
-        target.close()
-
-    def accept() -> None:
-        try:
-            while True:
-                near, _ = listener.accept()
-                far = socket.create_connection(("127.0.0.1", port))
-                ends.extend((near, far))
-                for pair in ((near, far), (far, near)):
-                    threading.Thread(target=copy, args=pair, daemon=True).start()
-        except OSError:
-            pass
-
-    threading.Thread(target=accept, daemon=True).start()
-    try:
-        yield listener.getsockname()[1], seen
-    finally:
-        for end in ends:
-            end.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privote.capc import programs as ballot
 from privote.capc.programs import (
     PEER,
     QUERIER,
@@ -72,13 +70,6 @@ def test_chunks_of_decisions_are_bounded() -> None:
     assert allowance(50, 20) * 20 * 50 <= 1 << 17
     assert allowance(1, 1) <= 1024
     assert allowance(1 << 10, 1 << 10) == 1
-
-
-def test_a_batch_is_split_into_programs_of_at_most_so_many_rows() -> None:
-    program = AllowanceProgram(rows=1, parties=1, voters=1, labels=1)
-    assert [one.rows for one in program.split(2500)] == [1024, 1024, 452]
-    assert [one.rows for one in program.split(1024)] == [1024]
-    assert {replace(one, rows=1) for one in program.split(2500)} == {program}
 
 
 @pytest.mark.parametrize(
@@ -181,12 +172,6 @@ def test_refused(name: str, parameters: dict[str, Any]) -> None:
         program_of(name, parameters)
 
 
-@pytest.mark.parametrize(("labels", "rows"), [(20, 256), (6, 1024), (128, 64)])
-@pytest.mark.parametrize("features", [3, 294, 512])
-def test_chunk_is_a_power_of_two(labels: int, rows: int, features: int) -> None:
-    assert BallotProgram(rows=1, features=features, labels=labels).most_rows == rows
-
-
 @given(features=st.integers(1, 700), labels=st.integers(8, 60), share=st.floats(0.001, 1.0))
 def test_padded_rows_are_safe(features: int, labels: int, share: float) -> None:
     most = single_response_rows(features, labels)
@@ -195,17 +180,3 @@ def test_padded_rows_are_safe(features: int, labels: int, share: float) -> None:
     assert rows <= padded.rows <= most
     assert single_response(padded.rows, features, labels)
     assert not single_response(5, 294, 6), "rows within one polynomial are not enough"
-
-
-def test_padding_looks_at_few_numbers_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Safe numbers of rows may be hundreds apart, and each look costs a fraction of a second."""
-    looks = []
-
-    def counted(*sizes: int) -> bool:
-        looks.append(sizes)
-        return single_response(*sizes)
-
-    program = BallotProgram(rows=82, features=100, labels=1)
-    monkeypatch.setattr(ballot, "single_response", counted)
-    assert 128 < program.padded().rows <= program.most_rows
-    assert len(looks) < 20

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.capc.coalitions import Observed, identity, models_for, terms_of
-from tests.refusals import refused
 
 import privote as pv
 from privote.capc.charges import Charges, Prices
@@ -223,42 +222,6 @@ def test_a_charged_batch_is_resumed_and_paid_once(pointed: list[Crashing]) -> No
     assert answers.resumed
     assert sum(e["kind"] == "charge" for e in run.ledger.published()) == 3
     assert not ask(run).resumed
-
-
-def test_a_lost_decision_is_written_off(pointed: list[Crashing], monkeypatch: Any) -> None:
-    terms = coalition_of("allowance", 1e4)
-    run = run_of(terms, pointed, 2)
-    ask(run)
-
-    def broken(*_: Any) -> Any:
-        raise pv.errors.PeerError("the line went dead")
-
-    with monkeypatch.context() as patch:
-        real = Crashing._computed
-        patch.setattr(
-            Crashing,
-            "_computed",
-            lambda self, ours, theirs: (broken if "decision" in ours.session else real)(
-                self, ours, theirs
-            ),
-        )
-        with refused(None, pv.errors.PeerError):
-            run.ask("q0", identity(QUERIES, QUERIES))
-    before = left(run, terms)
-    answers = ask(run)
-    assert answers.guarantee == "allowance"
-    assert not answers.resumed
-    after = left(run, terms)
-    each = run.spent["p0"] // 3  # the same ballots in all three, one of them written off
-    assert before["p0"] - after["p0"] == QUERIES * LABELS + each
-
-
-def left(run: Observed, terms: Terms) -> dict[str, int]:
-    ours, theirs = run.journal("q0").half(), run.journal("pg").half("q0")
-    return {
-        party: (ours.get(party, 0) + theirs.get(party, whole)) % 2**64
-        for party, whole in Prices(terms).allowances("q0").items()
-    }
 
 
 def test_a_querying_party_that_lost_its_journal_is_refused(pointed: list[Crashing]) -> None:

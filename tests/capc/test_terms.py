@@ -11,7 +11,6 @@ from tests.capc.coalitions import terms_of
 from tests.refusals import refused
 
 import privote as pv
-from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING
 from privote.capc.terms import Terms
 from privote.mechanisms import mechanism_of
 
@@ -106,18 +105,6 @@ def test_bad_plain_data_is_refused() -> None:
     for bad in ({"mechanism": "dice"}, {"mechanism": "binary", "colour": 1}, {}):
         with pytest.raises(pv.InputError, match="mechanism"):
             Terms.from_dict({**plain, "mechanism": bad})
-
-
-def test_roles_of_sites() -> None:
-    terms = terms_of(queriers=("q0", "p0"))
-    assert terms.may_be("p0", QUERYING)
-    assert terms.may_be("p0", ANSWERING)
-    assert not terms.may_be("p1", QUERYING)
-    assert not terms.may_be("q0", ANSWERING)
-    assert terms.may_be("pg", GUARDIAN)
-    assert not terms.may_be("p0", GUARDIAN)
-    assert not terms.may_be("p0", "anything")
-    assert terms.most_bytes > 8 * 1000 * 2
 
 
 @pytest.mark.parametrize("twin", [{"queriers": ("q0", "Q0")}, {"queriers": ("P0",)}])

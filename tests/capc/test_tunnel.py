@@ -12,7 +12,7 @@ import pytest
 from tests.capc.sites import until
 
 from privote.capc.streams import Outbox
-from privote.capc.tunnel import BYE, DATA, EXCHANGE, OPEN, PIECE, Tunnel
+from privote.capc.tunnel import BYE, DATA, OPEN, PIECE, Tunnel
 from privote.errors import PeerError
 
 
@@ -61,15 +61,6 @@ def both(querier: Tunnel, peer: Tunnel, ours: bytes, theirs: bytes) -> tuple[byt
     return mine, got[0]
 
 
-def test_the_folder_is_for_its_owner_only_and_goes_away() -> None:
-    with pair() as (querier, peer):
-        assert querier.folder.stat().st_mode & 0o777 == 0o700
-        assert querier.folder != peer.folder
-        assert len(str(querier.folder / "peer.sock")) < 100
-        folders = [querier.folder, peer.folder]
-    assert not any(folder.exists() for folder in folders)
-
-
 @pytest.mark.parametrize("size", [0, 1, PIECE])
 def test_exchange_in_order(size: int) -> None:
     data = os.urandom(size)
@@ -78,35 +69,6 @@ def test_exchange_in_order(size: int) -> None:
         assert both(querier, peer, b"2", b"3") == (b"3", b"2")
         with pytest.raises(PeerError, match=r"within 0\.1 s"):
             querier.exchange(b"", 0.1)
-
-
-def test_connections_in_both_directions_at_once() -> None:
-    data = os.urandom(1 << 20)
-    with pair() as (querier, peer):
-        at_peer, at_querier = listening(peer), listening(querier)
-        one, two, back = connected(querier), connected(querier), connected(peer)
-        ends = [at_peer.accept()[0], at_peer.accept()[0], at_querier.accept()[0]]
-        threads = [
-            threading.Thread(target=end.sendall, args=(data[i:],))
-            for i, end in enumerate((one, two, back))
-        ]
-        for thread in threads:
-            thread.start()
-        for end in ends:
-            end.settimeout(60)
-        assert {read(ends[0], len(data) - 1)[:9], read(ends[1], len(data) - 1)[:9]} == {
-            data[:9],
-            data[1:10],
-        }
-        assert read(ends[2], len(data) - 2) == data[2:]
-        for thread in threads:
-            thread.join(60)
-        one.close()
-        two.close()
-        assert querier.sent >= 2 * len(data) - 1
-        assert peer.received >= 2 * len(data) - 1
-        for end in (*ends, back, at_peer, at_querier):
-            end.close()
 
 
 def test_an_engine_that_listens_late_still_gets_everything() -> None:
@@ -185,27 +147,6 @@ def test_a_stream_that_ends_without_a_word_is_broken() -> None:
         ended.exchange(b"", 10.0)
     assert ended.why is None
     ended.close()
-
-
-def test_connections_beyond_the_bound_end_the_session() -> None:
-    with pair() as (querier, peer):
-        for number in range(32):
-            querier.send(OPEN, 2 * number)
-        until(lambda: len(peer._connections) == 32)
-        end = connected(peer)  # the engine's own has no place left
-        until(lambda: peer.closed)
-        assert "at most 32 connections" in str(peer.why)
-        end.close()
-
-
-def test_more_exchanges_than_anybody_waits_for_leave_no_thread() -> None:
-    before = threading.active_count()
-    with pair(patience=0.2) as (querier, peer):
-        for _ in range(8):
-            querier.send(EXCHANGE, 1, b"x")
-        querier.send(BYE, 0)
-        until(lambda: peer._bye)
-    until(lambda: threading.active_count() <= before)
 
 
 def test_frames_without_bytes_are_counted_and_take_no_memory() -> None:

@@ -31,19 +31,6 @@ def test_a_file_is_whole_or_absent(tmp_path: Path) -> None:
     assert target.stat().st_mode & 0o777 == 0o666 & ~mask
 
 
-def test_a_file_that_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
-    target = tmp_path / "labels.csv"
-
-    def race() -> None:
-        with claimed(target, force=False) as draft:
-            draft.write_text("mine")
-            target.write_text("theirs")
-
-    with refused("output"):
-        race()
-    assert target.read_text() == "theirs"
-
-
 def test_a_file_system_without_links_still_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,7 @@ def test_writes_csv_and_prints_the_bill(run: Run, votes_file: Path, tmp_path: Pa
     table = read_csv(tmp_path / "labels.csv")
     assert table[:, 0].tolist() == list(range(12))
     assert set(np.unique(table[:, 1:])) <= {0, 1}
-    for said in (
-        "unconditional",
-        "46 surprises per voter",
-        "votes read as",
-        "12 queries x 20 voters",
-    ):
+    for said in ("unconditional", "46 surprises per voter", "12 queries x 20 voters"):
         assert said in done.stdout
     assert "SIMULATED" not in done.stdout
     done = run("label", votes_file, *BINARY, *BUDGET, *EVERY, "--output", "again.csv", "--json")
@@ -205,15 +200,6 @@ def test_months_share_what_is_planned(run: Run, many: Path, tmp_path: Path) -> N
     assert not (tmp_path / "three.csv").exists()
 
 
-def test_labels_that_tallies_do_not_say_are_found(run: Run, many: Path, tmp_path: Path) -> None:
-    run("label", many, *BUDGET, "--output", "labels.npz", "--ledger", "l.db")
-    release = pv.Release.load(tmp_path / "labels.npz")
-    replace(release, labels=1 - release.labels).save(tmp_path / "labels.npz")
-    done = run("ledger", "check", "labels.npz", "--ledger", "l.db", "--json")
-    assert done.exit_code == 1
-    assert "labels do not follow" in done.stdout
-
-
 def test_a_page_and_a_statement_are_written(run: Run, votes_file: Path, tmp_path: Path) -> None:
     more = (*BINARY, *BUDGET, *EVERY, "--statement", "s.txt")
     done = run("label", votes_file, *more, "--output", "a.npz", "--report", "a.html")
@@ -228,62 +214,6 @@ def test_a_page_and_a_statement_are_written(run: Run, votes_file: Path, tmp_path
     for name in ("s.json", "c.npz"):  # its .json is written beside it, and must be no other file
         call = ("--statement", name, "--output", "c.npz")
         assert run("label", votes_file, *more[:-2], *call).exit_code == 2
-
-
-def test_chunks_that_are_absent_are_votes_of_no_only_if_it_is_said(
-    run: Run, votes: Any, tmp_path: Path
-) -> None:
-    zarr = pytest.importorskip("zarr")
-    few = votes.copy()
-    few[8:] = False
-    cube = zarr.create_array(tmp_path / "v.zarr", shape=few.shape, chunks=(8, 20, 4), dtype=bool)
-    cube[:] = few
-    np.save(tmp_path / "v.npy", few)
-    flags = (*BINARY, *BUDGET, *EVERY, "--seed", 1)
-    done = run("label", "v.zarr", *flags, "--ledger", "l.db", "--output", "labels.csv")
-    assert done.exit_code == 2
-    assert "zarr's option write_empty_chunks" in done.stderr
-    assert "set the attribute privote_empty" in done.stderr
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["v.npy", "v.zarr"]
-    cube.attrs["privote_empty"] = "no"
-    done = run("label", "v.zarr", *flags, "--output", "labels.csv")
-    assert done.exit_code == 0, done.stderr
-    assert run("label", "v.npy", *flags, "--output", "same.csv").exit_code == 0
-    assert (tmp_path / "labels.csv").read_text() == (tmp_path / "same.csv").read_text()
-
-
-def test_a_store_that_fails_after_the_charge_is_said(
-    run: Run, store: Any, votes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    zarr = pytest.importorskip("zarr")
-    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 64)
-    cube = zarr.create_array(tmp_path / "v.zarr", shape=votes.shape, chunks=(8, 20, 4), dtype=bool)
-    cube[:] = votes
-    url, chunks = store.put(tmp_path / "v.zarr"), []
-
-    def fail(name: str) -> None:
-        chunks.append(name)
-        if sum("/c/" in name for name in chunks) > 3:  # the second chunk, the second time
-            raise ConnectionResetError("Connection reset")
-
-    store.fails = fail
-    flags = ("label", url, *BINARY, *BUDGET, *EVERY, "--output", "labels.csv")
-    done = run(*flags)
-    assert done.exit_code == 6, done.stderr
-    assert "--resume" in done.stderr
-    done = run(*flags, "--resume")
-    assert done.exit_code == 0
-    assert "got no further" in " ".join(done.stderr.split())
-    assert len((tmp_path / "labels.csv").read_text().splitlines()) == 9
-
-
-def test_an_allowance_that_does_not_last_is_a_warning(run: Run, tmp_path: Path) -> None:
-    np.save(tmp_path / "votes.npy", np.random.default_rng(0).random((400, 20, 4)) < 0.3)
-    flags = ("label", "votes.npy", *BINARY, "--epsilon", "8", "--delta", "1e-5", "--seed", 1)
-    done = run(*flags, "--guarantee", "allowance", "--output", "labels.csv", "--json")
-    said = json.loads(done.stdout)
-    assert 0 < said["forecast"]["lasts"] < 400
-    assert said["rows"]["WARNING"] in " ".join(done.stderr.split())
 
 
 GROWS = """
@@ -311,3 +241,149 @@ def test_memory_grows_by_the_labels_only(tmp_path: Path) -> None:
     lines = [line.split() for line in done.stderr.splitlines() if line.startswith("peak ")]
     few, many = (1024 * int(peak) for _, peak in lines)
     assert many - few < 3 * labels * (sizes[1] - sizes[0])
+
+
+LABEL = ("--mechanism", "binary", "--sigma", 7, "--epsilon", 8, "--delta", 1e-5, "--force")
+CALL = ("label", "votes.npy", *LABEL, *EVERY, "--output", "labels.csv")
+LEDGER = ("--ledger", "ledger.db")
+
+
+@pytest.fixture
+def names(tmp_path: Path, votes_file: Path) -> list[str]:
+    made = [f"site {i}" for i in range(20)]
+    (tmp_path / "names.txt").write_text("\n".join(made) + "\n")
+    return made
+
+
+def entries(run: Run) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(
+        run("ledger", "show", "ledger.db", "--json").stdout
+    )["entries"]  # fmt: skip
+    return found
+
+
+def test_voters_are_known_by_name_whatever_their_order(
+    run: Run, names: list[str], votes: npt.NDArray[np.bool_], tmp_path: Path
+) -> None:
+    sealed = (*CALL, *LEDGER, "--show-sealed", "--json", "--voter-ids")
+    first = run(*sealed, "names.txt")
+    assert first.exit_code == 0, first.stderr
+    turn = np.random.default_rng(0).permutation(20)[:15]  # another order, and some are absent
+    np.save(tmp_path / "votes.npy", votes[:, turn])
+    (tmp_path / "turned.txt").write_text("\n".join(names[i] for i in turn))
+    again = run(*sealed, "turned.txt")
+    assert again.exit_code == 0, again.stderr
+    bill = json.loads(again.stdout)
+    assert bill["voters"] == 20
+    assert bill["voters_known_by"] == "name"
+    assert bill["sealed"]["surprises_cast_most"] == 2 * votes[:, turn].sum(axis=(0, 2)).max()
+    assert [e["kind"] for e in entries(run)] == ["budget", "charge", *["answer", "outcome"] * 2]
+
+
+def test_whose_ballots_were_refused_is_for_the_owner(run: Run, tmp_path: Path) -> None:
+    busy = np.zeros((100, 17, 3), bool)
+    busy[:, :7] = True
+    np.save(tmp_path / "votes.npy", busy)
+    (tmp_path / "names.txt").write_text("\n".join(f"site {i}" for i in range(17)))
+    call = (*CALL, "--voter-ids", "names.txt")
+    asked = json.loads(run(*call, "--show-sealed", "--json").stdout)["sealed"]
+    assert asked["voters_who_ran_out"] == 7
+    refused = asked["ballots_refused"]
+    assert refused == {f"site {i}": refused["site 0"] for i in range(7)}
+    assert 0 < refused["site 0"] < 100
+    shown = run(*call, "--show-sealed").stdout
+    open_part, owners = shown.split("For the owner's eyes")
+    assert "of 7 voters" in owners
+    for text in (open_part, run(*call).stdout, run(*call, "--json").stdout):
+        assert "refused" not in text
+        assert "site 0" not in text
+
+
+BAD: dict[str, bytes] = {
+    "few.txt": b"a\nb\n",
+    "empty.txt": b"",
+    "gap.txt": b"a\n\n" + b"\n".join(b"%d" % i for i in range(18)),
+    "twice.txt": b"\n".join([b"a"] * 20),
+    "binary.txt": b"\xff\xfe\x00",
+}
+
+
+@pytest.mark.parametrize("name", [*BAD, "absent.txt", "."])
+def test_bad_names_charge_nothing(run: Run, votes_file: Path, tmp_path: Path, name: str) -> None:
+    for file, content in BAD.items():
+        (tmp_path / file).write_bytes(content)
+    done = run(*CALL, *LEDGER, "--voter-ids", name, "--json")
+    assert done.exit_code == 2
+    assert json.loads(done.stdout)["argument"] == "--voter-ids"
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "labels.csv").exists()
+    assert not (tmp_path / "ledger.db").exists()
+
+
+def test_strangers_and_other_guarantees_are_refused(
+    run: Run, names: list[str], tmp_path: Path
+) -> None:
+    assert run(*CALL, *LEDGER, "--voter-ids", "names.txt").exit_code == 0
+    before = entries(run)
+    (tmp_path / "more.txt").write_text("\n".join([*names[:19], "newcomer"]))
+    stranger = run(*CALL, *LEDGER, "--voter-ids", "more.txt")
+    assert stranger.exit_code == 2
+    assert "somebody who is not registered with the others" in stranger.stderr
+    worst = run(*CALL, *LEDGER, "--voter-ids", "names.txt", "--guarantee", "worst-case")
+    assert worst.exit_code == 2
+    assert "--voter-ids goes with --guarantee allowance" in worst.stderr
+    assert entries(run) == before
+
+
+# -- votes in CSV files ----------------------------------------------------------------------------
+
+NAMES = ("fever", "=cough", "rash, mild", "pain")
+
+
+@pytest.fixture
+def sheet(tmp_path: Path, votes: npt.NDArray[np.bool_]) -> Path:
+    path = tmp_path / "votes.csv"
+    with path.open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["query", "voter", *NAMES])
+        for query in reversed(range(12)):
+            for voter in range(20):
+                said = np.where(votes[query, voter], "yes", "no").tolist()
+                writer.writerow([f"case {query}", f"site {voter}", *said])
+    return path
+
+
+def test_names_go_from_the_votes_to_the_labels(run: Run, sheet: Path, tmp_path: Path) -> None:
+    done = run("label", sheet, *LABEL, *LEDGER, "--output", "labels.csv")
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr == ""
+    assert "their names, whatever their order" in done.stdout
+    with (tmp_path / "labels.csv").open(newline="") as stream:
+        header, *rows = list(csv.reader(stream))
+    assert header == ["query", "fever", "'=cough", "rash, mild", "pain"]
+    assert [row[0] for row in rows] == [f"case {query}" for query in range(12)]
+    assert "site" not in (tmp_path / "labels.csv").read_text() + done.stdout
+    facts = json.loads(
+        run("label", sheet, *LABEL, "--seed", 1, "--json", "--output", "again.npz").stdout
+    )
+    assert facts["label_names"] == list(NAMES)
+
+
+def test_labels_with_names_are_a_baseline_in_any_order(
+    run: Run, sheet: Path, tmp_path: Path
+) -> None:
+    first = run("label", sheet, *LABEL, "--output", "labels.csv")
+    assert first.exit_code == 0, first.stderr
+    head, *rows = (tmp_path / "labels.csv").read_text().splitlines()
+    (tmp_path / "mixed.csv").write_text("\n".join([head, *reversed(rows)]))
+    said = []
+    for name in ("labels.csv", "mixed.csv"):
+        more = ("--baseline", name, "--seed", 3, "--output", f"out-{name}")
+        done = run("label", sheet, *LABEL, *more)
+        assert done.exit_code == 0, done.stderr
+        said.append((tmp_path / f"out-{name}").read_text())
+    assert said[0] == said[1]
+    (tmp_path / "few.csv").write_text("\n".join([head, *rows[1:]]))
+    lost = run("label", sheet, *LABEL, "--baseline", "few.csv", "--output", "x.csv")
+    assert lost.exit_code == 2
+    assert "must name every query of the votes, once" in lost.stderr

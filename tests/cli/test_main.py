@@ -120,17 +120,3 @@ def test_errors_are_data_for_programs(
     plain = run(*words)
     assert (plain.exit_code, plain.stdout) == (2, "")
     assert plain.stderr == done.stderr
-
-
-@pytest.mark.parametrize("words", [("plan",), ("audit", "--elections", "1")])
-def test_whoever_reads_may_leave(words: tuple[str, ...]) -> None:
-    command = [sys.executable, "-m", "privote", *words]
-    if words[0] == "plan":
-        command += ["--mechanism", "binary", "--sigma", "7", "--epsilon", "8", "--delta", "1e-5"]
-        command += ["--voters", "50", "--labels", "5"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        assert running.stdout is not None
-        assert running.stderr is not None
-        running.stdout.close()
-        said = running.stderr.read()
-        assert (running.wait(60), said) == (0, b"")

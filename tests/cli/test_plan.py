@@ -1,7 +1,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import pytest
 from tests.cli.conftest import Run
 
 import privote as pv
@@ -18,13 +23,6 @@ def test_says_what_a_budget_buys(run: Run) -> None:
     assert "4 queries" in done.stdout
     assert "46 surprises" in done.stdout
     assert "may be published" in done.stdout
-
-
-def test_a_budget_that_buys_no_surprise_is_called_a_refusal(run: Run) -> None:
-    tiny = ("--voters", 20, "--labels", 3, "--epsilon", 0.01, "--delta", 1e-5)
-    done = run("plan", *BINARY, "--sigma", 1, *tiny)
-    assert "refused" in done.stdout
-    assert json.loads(run("plan", *BINARY, "--sigma", 1, *tiny, "--json").stdout)["allowance"] == 0
 
 
 def test_a_shared_budget_buys_what_a_ledger_says(run: Run) -> None:
@@ -53,3 +51,75 @@ def test_a_plan_as_json_is_the_librarys(run: Run) -> None:
     numbers = json.loads(run("plan", *PLAN, "--rule", "shared", "--json").stdout)
     size = {"voters": 50, "labels": 20, "epsilon": 8.0, "delta": 1e-5, "queries": 400}
     assert numbers == json.loads(json.dumps(pv.plan(**size, yes=0.1, rule="shared").facts()))
+
+
+BUDGET = ("--epsilon", 3, "--delta", 1e-5)
+OVER: dict[str, tuple[Any, ...]] = {
+    "sigma": ("--values", "3,7"),
+    "tau": ("--sigma", 5, "--values", 1.5),
+    "mechanism": ("--sigma", 5),
+}
+
+
+@pytest.fixture
+def file(tmp_path: Path, votes: npt.NDArray[np.bool_]) -> Path:
+    """Return votes with their truth; beside it probabilities that give them back at one half."""
+    path = tmp_path / "both.npz"
+    noise = np.random.default_rng(1).random(votes.shape)
+    truth = np.arange(48).reshape(12, 4) % 5 == 0
+    np.savez(path, votes=votes, truth=truth)
+    np.savez(tmp_path / "soft.npz", votes=votes / 2 + noise * 0.49, truth=truth)
+    return path
+
+
+def call(file: Path | str, over: str, *more: Any) -> tuple[Any, ...]:
+    return ("tune", file, "--over", over, *OVER[over], *BUDGET, *more)
+
+
+def rows(done: Any) -> list[dict[str, Any]]:
+    assert done.exit_code == 0, done.stderr
+    return list(json.loads(done.stdout)["trials"])
+
+
+def test_everything_is_marked_as_not_private(run: Run, file: Path) -> None:
+    shown = run(*call(file, "sigma"))
+    assert shown.exit_code == 0, shown.stderr
+    assert f"NOT PRIVATE. {planning.NOT_PRIVATE}" in shown.stdout
+    assert "Votes were read as 12 queries x 20 voters x 4 labels." in shown.stdout
+    answer = json.loads(run(*call(file, "sigma", "--json")).stdout)
+    assert answer["note"] == planning.NOT_PRIVATE
+    assert answer["private"] is False
+
+
+def test_it_is_what_the_library_says(run: Run, file: Path, votes: Any) -> None:
+    with np.load(file) as data:
+        truth = data["truth"]
+    tried = [pv.TauVoting(sigma=sigma, tau=1.5, norm=1) for sigma in (3.0, 7.0)]
+    expected = planning.tune(votes, tried, truth, epsilon=3, delta=1e-5).facts()
+    flags = ("--mechanism", "tau", "--tau", 1.5, "--norm", 1, "--json")
+    answer = json.loads(run(*call(file, "sigma", *flags)).stdout)
+    assert {key: answer[key] for key in expected} == json.loads(json.dumps(expected))
+
+
+def test_truth_is_found_wherever_it_is(run: Run, votes: npt.NDArray[np.bool_]) -> None:
+    truth = np.arange(48).reshape(12, 4) % 5 == 0
+    np.save("votes.npy", votes)
+    np.savez("packed.npz", votes=np.packbits(votes), shape=votes.shape, truth=np.packbits(truth))
+    np.save("truth.npy", truth)
+    np.savez("truth.npz", truth=truth.astype(np.int8))
+    table = "\n".join(f"{i},{','.join(map(str, row))}" for i, row in enumerate(truth.astype(int)))
+    Path("truth.csv").write_text(f"query,a,b,c,d\n{table}\n")
+    beside = json.loads(run(*call("packed.npz", "sigma", "--json")).stdout)
+    assert beside["against"] == "truth"
+    for name in ("truth.npy", "truth.npz", "truth.csv"):
+        given = json.loads(run(*call("votes.npy", "sigma", "--truth", name, "--json")).stdout)
+        assert given == beside
+    without = json.loads(run(*call("votes.npy", "sigma", "--json")).stdout)
+    assert without["against"] == "noise-free majority"
+
+
+def test_probabilities_with_a_threshold_are_votes(run: Run, file: Path) -> None:
+    head = ("--max-queries", 5, "--json")
+    soft = run(*call("soft.npz", "sigma", "--threshold", 0.5, *head))
+    assert rows(soft) == rows(run(*call(file, "sigma", *head)))
+    assert json.loads(soft.stdout)["queries"] == 5

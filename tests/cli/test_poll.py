@@ -72,18 +72,8 @@ def test_options_by_name_or_by_file(run: Run, tmp_path: Path) -> None:
     names = tmp_path / "names.txt"
     names.write_text("Ada\nBo\nCy\n")
     for given in ("Ada,Bo,Cy", names):
-        done = run(
-            "poll",
-            lists,
-            *BUDGET,
-            "--seats",
-            1,
-            "--column",
-            "approved",
-            "--options",
-            given,
-            "--json",
-        )
+        words = ("--seats", 1, "--column", "approved", "--options", given, "--json")
+        done = run("poll", lists, *BUDGET, *words)
         assert done.exit_code == 0, done.stderr
         assert json.loads(done.stdout)["winners"] == ["Ada"]
     assert run("poll", lists, *BUDGET).exit_code == 2

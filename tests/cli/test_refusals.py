@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, write_rows
 
 BUDGET = ("--epsilon", 8, "--delta", 1e-5)
 BINARY = ("--mechanism", "binary", "--sigma", 7)
@@ -17,6 +17,9 @@ PLAN = ("plan", *BUDGET, "--voters", 50, "--labels", 20)
 TUNE = ("tune", "both.npz", *BUDGET, "--values", "3,7", "--over", "sigma")
 POLL = ("poll", "poll.csv", *BUDGET)
 CAPC = ("capc", "simulate", "--clear", "--queries", 5, "--output", "out")
+TRAIN = ("train", "rows.csv", *BUDGET, "--columns", "a,b,c", "--output", "run")
+FLU = (*TRAIN, "--labels", "flu", "--public", "public.csv")
+VOTES = ("votes", "flat.npy", "models", "--output")
 
 CASES: list[tuple[tuple[object, ...], str]] = [
     ((*LABEL, "--mechanism", "borda", "--sigma", 7), "--mechanism"),
@@ -95,6 +98,30 @@ CASES: list[tuple[tuple[object, ...], str]] = [
     ((*CAPC, "--queries", 0), "--queries"),
     ((*CAPC, "--mechanism", "plurality", "--sigma", 3), "--mechanism"),
     ((*CAPC, "--guarantee", "ptr"), "--guarantee"),
+    ((*TRAIN, "--labels", "flu", "--method", "moments"), "--public"),
+    ((*TRAIN, "--labels", "flu", "--method", "teachers"), "--public"),
+    ((*TRAIN, "--labels", "flu", "--public", "rows.csv"), "--public"),
+    ((*TRAIN, "--public", "public.csv"), "--labels"),
+    ((*TRAIN, "--public", "public.csv", "--labels", "sick"), "'sick'"),
+    ((*FLU, "--sigma", 3), "--sigma"),
+    ((*FLU, "--student", "cat"), "--student"),
+    ((*FLU, "--dataset", "x"), "--dataset"),
+    ((*FLU, "--threshold", "high"), "--threshold"),
+    ((*FLU, "--method", "magic"), "--method"),
+    ((*FLU, "--method", "gradients", *BINARY), "--mechanism"),
+    ((*FLU, "--method", "gradients", "--queries", 5), "--queries"),
+    ((*FLU, "--method", "gradients", "--sample-rate", 0), "--sample-rate"),
+    ((*FLU, "--method", "dpsgd", "--rounds", 2), "--rounds"),
+    ((*FLU, "--method", "dpsgd", "--network", "cat"), "--network"),
+    ((*FLU, "--method", "teachers", "--steps", 5), "--steps"),
+    ((*FLU, "--method", "neighbours", "--teacher", "resnet50"), "--teacher"),
+    ((*FLU, "--embedding", "efficientnet-lite0"), "--embedding"),
+    ((*VOTES, "v.zarr"), "--labels"),
+    ((*VOTES, "v.npy", "--labels", "flu"), "--output"),
+    ((*VOTES, "s3://me:hunter2@bucket/v.zarr", "--labels", "flu"), "--output"),
+    ((*VOTES, "v.zarr", "--labels", "flu", "--address", "tcp://x:1"), "--address"),
+    (("votes", "flat.npy", "nobody", "--labels", "flu", "--output", "v.zarr"), "VOTERS"),
+    (("votes", "flat.npy", "ask:vote", "--labels", "flu", "--output", "v.zarr"), "--names"),
 ]
 
 
@@ -113,13 +140,17 @@ def test_the_option_at_fault_is_named(
     ballots = "".join(f"v{voter};1;{voter % 2 == 0:d}\n" for voter in range(300))
     (tmp_path / "poll.csv").write_text(f"voter;Ada;Bo\n{ballots}")
     (tmp_path / "poll.utf16").write_text("Ada\nBo\n", encoding="utf-16")
+    write_rows(tmp_path, rows=40, public=20)
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "a.joblib").write_bytes(b"")
     before = {*tmp_path.iterdir()}
     done = run(*words, "--json")
     found = json.loads(done.stdout)
     assert done.exit_code == found["exit_code"] == 2
     assert found["argument"] in (named, None)
     assert named in found["error"]
-    assert done.stderr.startswith("error: ")
+    said = [line for line in done.stderr.splitlines() if not line.startswith("warning: ")]
+    assert said[0].startswith("error: ")
     assert done.stderr.count("error: ") == 1
     assert "hunter2" not in done.stdout + done.stderr
     assert {*tmp_path.iterdir()} == before

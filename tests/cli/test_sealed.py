@@ -64,13 +64,6 @@ def test_the_owner_sees_it_on_request(run: Run, votes_file: Path, release: pv.Re
     assert sealed["epsilon_of_costliest_voter"] == pytest.approx(release.sealed.bills().max())
 
 
-def test_nothing_is_sealed_under_worst_case(run: Run, votes_file: Path) -> None:
-    call = ("label", votes_file, *LABEL, "--guarantee", "worst-case", "--show-sealed")
-    assert "every number may be published" in run(*call, "--output", "a.csv").stdout
-    answer = json.loads(run(*call, "--output", "b.csv", "--json").stdout)
-    assert answer["sealed"] == {"note": "for the owner's eyes"}
-
-
 def test_no_verb_draws_a_number_about_votes_without_a_charge(run: Run, votes_file: Path) -> None:
     done = run("sanitize", votes_file, "--sigma", 7, "--delta", 1e-5, "--queries", 12)
     assert done.exit_code == 2

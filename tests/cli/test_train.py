@@ -118,47 +118,6 @@ def test_a_data_set_by_name(tmp_path):
         assert all(each in " ".join(result.output.split()) for each in words)
 
 
-PUBLIC = ("--labels", "flu", "--public", "PUBLIC")
-TEACHERS = ("--columns", "a", "--labels", "flu", "--method", "teachers")
-REFUSED = [
-    (("--labels", "flu", "--method", "moments"), "--public must be given"),
-    (("--public", "PUBLIC"), "--labels must name"),
-    ((*PUBLIC, "--sigma", 3), "--sigma needs"),
-    ((*PUBLIC, "--student", "cat"), "--student must be"),
-    (("--labels", "sick", "--public", "PUBLIC"), "no column 'sick'"),
-    ((*PUBLIC, "--dataset", "x"), "needs --ledger"),
-    ((*PUBLIC, "--threshold", "high"), "--threshold must"),
-    (("--labels", "flu", "--public", "PRIVATE"), "--public must be other rows than the private"),
-    ((*PUBLIC, "--method", "magic"), "--method must be one of"),
-    *(
-        ((*PUBLIC, "--method", method, *extra), f"{extra[0]} {rule}")
-        for method, extra, rule in (
-            ("gradients", ("--mechanism", "binary", "--sigma", 3), "cannot be given"),
-            ("gradients", ("--queries", 5), "cannot be given with --method gradients"),
-            ("gradients", ("--teachers", 9), "cannot be given"),
-            ("dpsgd", ("--rounds", 2), "cannot be given"),
-            ("dpsgd", ("--threshold", 0.5), "cannot be given"),
-            ("gradients", ("--network", "linear"), "cannot be given"),
-            ("gradients", ("--sample-rate", 0), "must lie in (0, 1]"),
-            ("teachers", ("--steps", 5), "cannot be given with --method teachers"),
-            ("neighbours", ("--teacher", "resnet50"), "cannot be given"),
-            ("dpsgd", ("--network", "cat"), "must be"),
-        )
-    ),
-    (TEACHERS, "--public must be given"),
-]
-
-
-@pytest.mark.parametrize(("extra", "words"), REFUSED)
-def test_usage_errors_name_the_option(tables, tmp_path, extra, words):
-    places = {"PUBLIC": tables / "public.csv", "PRIVATE": tables / "private.csv"}
-    extra = [places.get(part, part) for part in extra]
-    result = invoke("train", tables / "private.csv", *BUDGET, "--output", tmp_path / "run", *extra)
-    assert result.exit_code == 2, result.output
-    assert words in result.output
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_folder_that_is_there_is_written_to_by_force(tables, tmp_path):
     (tmp_path / "keep.txt").write_text("mine")
     more = (*COLUMNS, "--teachers", 10, "--queries", 10, "--output", tmp_path)
@@ -213,34 +172,12 @@ def test_words_gaps_and_persons_need_no_preparation(tmp_path):
     truth = data.Y[1300:]
     right = np.array([[int(row[name]) for name in data.label_names] for row in rows]) == truth
     assert right[truth >= 0].mean() > (truth[truth >= 0] == 0).mean()  # better than always no
-    facts = json.loads(invoke(*call, "--id-column", "person").stdout)
-    assert list(facts["thresholds"].values()) == pytest.approx(load_student(student).thresholds)
+    found = [*json.loads(told.stdout)["thresholds"].values()]
+    assert found == pytest.approx(load_student(student).thresholds)
+    assert invoke(*call, "--id-column", "person").exit_code == 0
     assert read(target)[0]["person"] == str(data.groups[1300])
-    halves = json.loads(invoke(*call, "--threshold", "0.5").stdout)
-    assert set(halves["thresholds"].values()) == {0.5}
     for column in ("nobody", "row", data.label_names[0]):
         assert invoke(*call, "--id-column", column).exit_code == 2
-    lines = (tmp_path / "test.csv").read_text().splitlines()
-    cells = lines[3].split(",")
-    cells[lines[0].split(",").index("age")] = "old"
-    lines[3] = ",".join(cells)
-    (tmp_path / "odd.csv").write_text("\n".join(lines))
-    odd = invoke("predict", student, tmp_path / "odd.csv", "--output", tmp_path / "q.csv")
-    assert odd.exit_code == 2
-    assert "odd.csv, line 4, column 'age' must be a number or empty" in odd.output
-
-
-def test_a_table_without_public_rows_says_what_they_are_for(tmp_path):
-    (tmp_path / "rows.csv").write_text("age,town,flu\n5,Ulm,1\n,Bonn,0\n")
-    words = ("train", tmp_path / "rows.csv", "--labels", "flu", *BUDGET, "--output", tmp_path / "x")
-    for more, reason in (
-        ((), "--public must be given: public rows, which nobody has to protect, say how words"),
-        (("--columns", "age"), "rows.csv, line 3, column 'age' is not"),
-    ):
-        done = invoke(*words, *more)
-        assert done.exit_code == 2
-        assert reason in done.stderr
-        assert "Ulm" not in done.stderr
 
 
 def test_persons_on_both_sides_are_a_warning(tmp_path):
@@ -310,22 +247,11 @@ def test_records_vote_and_the_student_file_predicts(tmp_path):
     result = train(tmp_path, *more, "--output", tmp_path / "run")
     assert result.exit_code == 0, result.output
     student = load_student(tmp_path / "run" / "student.student")
-    assert type(student.model).__name__ == "NeighbourStudent"
     assert student.privacy["voters"] == 2500
     assert len({row["row"] for row in read(tmp_path / "run" / "labels.csv")}) == 60
     truth = [[int(row["flu"]), int(row["cold"])] for row in read(tmp_path / "test.csv")]
     found = metrics.multilabel(np.array(truth), student.predict_proba(tmp_path / "test.csv"))
     assert found["AUC"] > 0.8
-
-
-def test_it_says_that_a_person_is_taken_to_have_one_record(tables, tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    said = "assumes one record per person"
-    common = (*COLUMNS, "--method", "gradients", "--force", "--output", tmp_path / "run")
-    for more in ((), ("--id-column", "visit")):  # a name of a record is none of a person
-        assert said in train(tables, *common, *more).stdout
-    assert said not in train(tables, *common, "--group-column", "who").stdout
-    assert "for one person replaced" in (tmp_path / "run" / "statement.txt").read_text()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import joblib
 import numpy as np
@@ -39,21 +38,6 @@ def models(tmp_path: Path) -> dict[str, RandomForestClassifier]:
 def test_models_to_labels(
     run: Run, models: dict[str, RandomForestClassifier], tmp_path: Path
 ) -> None:
-    done = run("votes", "rows.npy", "models", *LABELS, "--output", "votes.zarr")
-    assert done.exit_code == 0, done.stderr
-    assert "Next: privote label votes.zarr" in done.stdout
-    found = pv.Ballots.of(tmp_path / "votes.zarr")
-    wanted = np.stack([model.predict(rows()) for model in models.values()], axis=1)
-    assert np.array_equal(found.to_array(), wanted)
-    settings = ("--mechanism", "binary", "--sigma", 2, "--epsilon", 8, "--delta", 1e-5)
-    more = ("--guarantee", "allowance", "--queries", 10, "--ledger", "ledger.db")
-    labelled = run("label", "votes.zarr", *settings, *more, "--output", "labels.csv")
-    assert labelled.exit_code == 0, labelled.stderr
-    assert (tmp_path / "labels.csv").read_text().startswith("query,flu,cold,expected\n")
-    assert "their names" in labelled.stdout
-
-
-def test_json_says_sizes_and_no_names_of_voters(run: Run, models: object) -> None:
     given = ("votes", "rows.npy", "models", *LABELS, "--output", "votes.zarr")
     done = run(*given, "--chunk", 100, "--group", 4, "--json")
     assert done.exit_code == 0, done.stderr
@@ -61,7 +45,16 @@ def test_json_says_sizes_and_no_names_of_voters(run: Run, models: object) -> Non
     assert facts["label_names"] == ["flu", "cold"]
     assert (facts["queries"], facts["voters"], facts["labels"]) == (300, 6, 2)
     assert (facts["chunks"], facts["done_before"]) == (6, 0)
-    assert "site" not in done.stdout
+    assert "site" not in done.stdout  # the names of voters
+    found = pv.Ballots.of(tmp_path / "votes.zarr")
+    wanted = np.stack([model.predict(rows()) for model in models.values()], axis=1)
+    assert np.array_equal(found.to_array(), wanted)
+    settings = ("--mechanism", "binary", "--sigma", 2, "--epsilon", 8, "--delta", 1e-5)
+    more = ("--guarantee", "allowance", "--queries", 10, "--ledger", "ledger.db")
+    labelled = run("label", "votes.zarr", *settings, *more, "--output", "labels.csv")
+    assert labelled.exit_code == 0, labelled.stderr
+    assert (tmp_path / "labels.csv").read_text().startswith("query,flu,cold\n")
+    assert "their names, whatever their order in the file" in labelled.stdout
 
 
 def test_thresholds_and_names(run: Run, models: dict[str, RandomForestClassifier]) -> None:
@@ -78,42 +71,3 @@ def test_thresholds_and_names(run: Run, models: dict[str, RandomForestClassifier
     assert np.array_equal(found.to_array(), np.stack(chance, axis=1) >= np.array([0.3, 0.9]))
     assert found.voter_names == tuple("abcdef")
     assert found.label_names is None
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("models", "--output", "v.zarr"), "--labels must be given"),
-        (("models", *LABELS, "--output", "v.npy"), "--output must end in .zarr"),
-        (("nobody", *LABELS, "--output", "v.zarr"), "VOTERS must be files that end in"),
-        (("ask:vote", *LABELS, "--output", "v.zarr"), "--names must be given with a function"),
-        (
-            ("models", "--labels", 3, "--output", "v.zarr"),
-            "voter 'site 0' (site 0.joblib) on queries 0 to 63: ",
-        ),
-        (
-            ("models", *LABELS, "--output", "s3://me:hunter2@bucket/v.zarr"),
-            "--output must be a URL without '@' and '?': credentials belong in the environment\n",
-        ),
-        (
-            ("models", *LABELS, "--output", "v.zarr", "--address", "tcp://x:1"),
-            "--address needs --backend dask or --backend ray",
-        ),
-    ],
-)
-def test_refusals_name_options(
-    words: tuple[object, ...], message: str, run: Run, models: object
-) -> None:
-    done = run("votes", "rows.npy", *words)
-    assert done.exit_code == 2
-    assert f"error: {message}" in done.stderr
-    assert not Path("v.zarr").exists()
-
-
-def test_votes_behind_a_url(run: Run, models: object, store: Any) -> None:
-    place = f"{store.url}/votes.zarr"
-    for more in ((), ("--force", "--json")):
-        done = run("votes", "rows.npy", "models", *LABELS, "--output", place, *more)
-        assert done.exit_code == 0, done.stderr
-        assert place in done.stdout
-    assert pv.Ballots.of(place).queries == 300

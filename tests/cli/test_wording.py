@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from tests.cli.conftest import Run
 
-from privote.cli import output
 from privote.cli.output import Spelling
 from privote.errors import InputError
 
@@ -70,29 +69,5 @@ def test_a_budget_that_promises_little_is_said_once(run: Run, tmp_path: Path, ve
     again = () if verb.startswith(("plan", "poll")) else ("--output", "again.csv")
     quiet = run(*BUDGETED[verb], *SENSIBLE, *again)
     assert quiet.exit_code == 0, quiet.stderr
-    assert "warning: delta" not in quiet.stderr
-    assert "warning: epsilon" not in quiet.stderr
-
-
-@pytest.mark.parametrize("screen", [True, False])
-def test_a_warning_stands_once_on_a_screen(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, screen: bool
-) -> None:
-    np.save(tmp_path / "votes.npy", np.zeros((3, 10, 2), bool))
-    settings = ("--mechanism", "binary", "--sigma", 40, "--epsilon", 8, "--delta", 1e-5)
-    monkeypatch.setattr(output, "on_one_screen", lambda: screen)
-    done = run("label", "votes.npy", *settings, "--output", "l.csv")
-    assert "warning: There is too much noise for so few voters" in done.stderr
-    assert ("There is too much noise" in done.stdout) is not screen
-
-
-def test_a_warning_names_options(run: Run, tmp_path: Path) -> None:
-    rows = "\n".join(f"p{place},{place % 7},{place % 2}" for place in range(40))
-    for name in ("rows.csv", "public.csv"):
-        (tmp_path / name).write_text(f"patient,age,flu\n{rows}\n")
-    budget = ("--epsilon", 8, "--delta", 1e-5, "--output", "run")
-    done = run("train", "rows.csv", "--labels", "flu", "--public", "public.csv", *budget)
-    said = [line for line in done.stderr.splitlines() if "'patient' looks like" in line]
-    assert len(said) == 1
-    assert "(--id-column) or the person (--group-column)" in said[0]
-    assert "name the --columns" in said[0]
+    assert "a delta of" not in quiet.stderr
+    assert "an epsilon of" not in quiet.stderr

@@ -281,14 +281,3 @@ def test_powerset_win_probabilities_against_mpmath(
         assert entry["unvoted"] == pytest.approx(
             free * reference_win(profile, free - 1, 0, sigma), rel=1e-9
         )
-
-
-@pytest.mark.parametrize("labels", [1, 2, 10, 100, 1000, 5000])
-@pytest.mark.parametrize("sigma", [0.1, 1.0, 30.0])
-def test_powerset_probabilities_add_up(labels: int, sigma: float) -> None:
-    rng = np.random.default_rng(labels)
-    votes = rng.random((4, 40, labels)) < 0.5 / labels
-    votes[1] = False
-    for gate in (None, pv.Gate(threshold=20, sigma=3.0)):
-        for entry in pv.PowersetVoting(sigma=sigma, gate=gate).outcome_probabilities(votes):
-            assert sum(entry.values()) == pytest.approx(1, abs=1e-11)

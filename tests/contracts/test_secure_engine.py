@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -30,11 +29,8 @@ from privote.capc.programs import (
     BallotProgram,
     DecisionProgram,
     Program,
-    responses,
 )
 from privote.errors import InputError, MissingExtraError, PeerError
-
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def made(kind: type[SecureEngine]) -> SecureEngine:
@@ -356,29 +352,6 @@ def test_process_ends_with_its_starter(secure: SecureEngine, tmp_path: Path) -> 
     assert not [one for one in mine if one.is_running() and one.status() != "zombie"]
 
 
-def test_a_program_with_many_open_files_computes(secure: SecureEngine) -> None:
-    """Connections are open files, and strangers may hold thousands of them."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if 0 <= hard < 2000:
-        pytest.skip("this process may not open enough files")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2000), hard))
-    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
-    try:
-        results = both_sides(secure, [SMALL], [small(QUERIER)], [small(PEER)])
-    finally:
-        for file in held:
-            os.close(file)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert isinstance(results[QUERIER], list), results
-
-
-def test_folder_must_be_private(secure: SecureEngine, tmp_path: Path) -> None:
-    ends = LocalChannel.pair(tmp_path)
-    ends[0].folder.chmod(0o755)
-    with pytest.raises(InputError, match="only its owner"):
-        secure.run([SMALL], QUERIER, [small(QUERIER)], ends[0], deadline=5)
-
-
 # --- what is on the wire -----------------------------------------------------------------------
 
 TAPPED = BallotProgram(rows=256, features=16, labels=16)
@@ -418,37 +391,3 @@ def test_traffic_does_not_depend_on_the_rows(secure: SecureEngine, tmp_path: Pat
             assert repeated(wire.messages(side)) < 2000
             # A public key, and a matrix or the one response: never a second response.
             assert len(ciphertexts(wire.messages(side))) == 2
-
-
-def test_what_the_chunk_rule_prevents(secure: SecureEngine, tmp_path: Path) -> None:
-    """Beyond the rule the peer sees that rows are equal: two responses share half their bytes."""
-    pytest.importorskip("pyarrow", reason="unpacking ciphertexts needs pyarrow")
-    sizes = (1024, 16, 16)
-    assert responses(*sizes) == 2
-    with refused("rows"):
-        BallotProgram(rows=sizes[0], features=sizes[1], labels=sizes[2])
-    assert BallotProgram(rows=1, features=16, labels=16).most_rows == 512
-    wire = Wiretap(tmp_path)
-    environment = {**os.environ, "JAX_ENABLE_X64": "1"}
-    sides = [
-        subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "tests.capc.unchecked",
-                side,
-                str(channel.folder),
-                *map(str, sizes),
-            ],
-            cwd=REPOSITORY,
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for side, channel in ((QUERIER, wire.querier), (PEER, wire.peer))
-    ]
-    for one in sides:
-        one.wait(timeout=120)
-    wire.close()
-    assert len(ciphertexts(wire.messages(PEER))) == 3  # the key and two responses
-    assert repeated(wire.messages(PEER)) > 100_000

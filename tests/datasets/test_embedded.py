@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 from tests.refusals import refused
 
 import privote as pv
-from privote.datasets import TEACHER_VOTES, Scenes, load_patients, load_scenes, load_teacher_votes
+from privote.datasets import TEACHER_VOTES, Scenes, load_scenes, load_teacher_votes
 from privote.datasets.embedded import EMPTY, Landmarks, digit_pools, slots_of
 
 KINDS = ("private", "public", "test")
@@ -83,17 +83,6 @@ def test_similarities_are_sums_of_kernels_over_slots(scenes: Scenes) -> None:
     for bad in (scenes.X_public[:, :100], np.zeros((3, 256))):
         with refused("X"):
             made.fit(bad)
-
-
-def test_patients_are_made_up_the_same_way_every_time() -> None:
-    one, two, other = load_patients(80), load_patients(80), load_patients(80, seed=1)
-    assert one.Y.tolist() == two.Y.tolist() != other.Y.tolist()
-    assert one.X.columns["notes"].tolist() == two.X.columns["notes"].tolist()
-    assert one.Y.shape == (80, 8)
-    assert set(np.unique(one.Y)) == {-1, 0, 1}
-    assert one.groups is not None
-    assert len(set(one.groups.tolist())) < 80
-    assert all("" in column for column in load_patients(800).X.columns.values())
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import chisquare
 from tests.refusals import refused
 
 from privote.datasets import keyed_parts
@@ -43,14 +42,6 @@ def test_a_part_is_blake2b_of_kind_and_name(ids: list[Any], parts, key, purpose:
     ]
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, object, np.str_])
-def test_arrays_are_lists_in_any_width(dtype: Any) -> None:
-    kind = str if dtype is np.str_ else int
-    plain = keyed_parts([kind(i) for i in range(100)], 1000, key=b"key")
-    found = keyed_parts(np.arange(100).astype(dtype), 1000, key=b"key")
-    assert found.tolist() == plain.tolist()
-
-
 def test_parts_are_those_of_every_other_machine() -> None:
     # Written down once: a change here would send every record of every user elsewhere.
     ids = ["patient00001", "patient00002", 17, b"raw", "é"]
@@ -58,13 +49,6 @@ def test_parts_are_those_of_every_other_machine() -> None:
     assert keyed_parts(ids, [0.5, 0.25, 0.25], key=b"key").tolist() == [2, 2, 1, 0, 0]
     four, shared = (keyed_parts(range(5000), parts, key=b"key") for parts in (4, [0.25] * 4))
     assert shared.tolist() == four.tolist()
-
-
-@pytest.mark.parametrize("parts", [50, [0.6, 0.3, 0.1], [1 / 3, 1 / 3, 1 / 3]])
-def test_chances_are_as_asked(parts: int | list[float]) -> None:
-    sizes = np.bincount(keyed_parts(range(50_000), parts, key=b"key"))
-    chances = np.full(parts, 1 / parts) if isinstance(parts, int) else np.array(parts)
-    assert chisquare(sizes, 50_000 * chances / chances.sum()).pvalue > 1e-3
 
 
 @pytest.mark.parametrize(

@@ -127,4 +127,4 @@ def test_a_feature_that_names_somebody_is_a_warning(column, cells, warned):
         raw_table(rows, features=["x"])  # who says what a feature is means it
     assert [one.category for one in said] == [PrivoteWarning] * warned
     if warned:
-        assert f"table: {column!r} looks as if it named" in str(said[0].message)
+        assert f"table: {column!r} looks like names" in str(said[0].message)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -174,40 +173,3 @@ def test_blocks_are_those_of_the_whole_electorate(queries: int, present: int, st
     joined = np.concatenate([block.votes for block in found])  # type: ignore[attr-defined]
     np.testing.assert_array_equal(joined[:, :present], votes)
     assert (joined[:, present:] == MISSING).all()
-
-
-class Uneven:
-    """A source of one's own, in blocks of any size."""
-
-    voters, labels, missing, sparse = 16, 8, True, False
-
-    def __init__(self, sizes: list[int], *, missing: bool) -> None:
-        self.sizes, self.queries, self.missing = sizes, sum(sizes), missing
-
-    def blocks(self) -> Iterator[DenseBlock]:
-        start = 0
-        for size in self.sizes:
-            votes = np.zeros((size, 16, 8), np.int8 if self.missing else bool)
-            yield DenseBlock(votes, self.missing, start)
-            start += size
-
-    def head(self, queries: int) -> Uneven:
-        assert queries == self.queries
-        return self
-
-
-@pytest.mark.parametrize("missing", [False, True])
-@pytest.mark.parametrize("guarantee", ["allowance", "worst-case", "data-dependent"])
-def test_an_empty_block_is_counted_with_the_others(guarantee: str, missing: bool) -> None:
-    source = Uneven([0, 3, 5, 0, 4], missing=missing)
-    queries = None if guarantee == "allowance" else 12
-    found = pv.label(
-        source,
-        mechanism=pv.BinaryVoting(sigma=1.0),
-        epsilon=800.0,
-        delta=1e-5,
-        guarantee=guarantee,
-        queries=queries,
-        seed=1,
-    )
-    assert found.labels.shape == (12, 8)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 import privote as pv
+from privote.accounting.renyi import divergence
 from privote.guardian import consensus
+from privote.guardian import consensus as voters
 from privote.guardian.consensus import Levels
+from privote.release import Later, Sealed
 
 ORDERS = np.array([1.5, 2.0, 16.0])
 
@@ -81,20 +88,123 @@ def test_fewer_orders_for_long_tables_only() -> None:
     assert few[-1] > 500
 
 
-def test_a_hundred_thousand_voters_pass_the_test() -> None:
-    """Tables are worked out in pieces; what is published costs what it says."""
+# -- bills of voters -------------------------------------------------------------------------------
+
+DELTA = 1e-5
+GATE = pv.Gate(threshold=12, sigma=2.0)
+BINARY = [
+    pv.BinaryVoting(sigma=4.0),
+    pv.BinaryVoting(sigma=4.0, quota=0.3),
+    pv.BinaryVoting(sigma=4.0, gate=GATE),
+    pv.BinaryVoting(link=pv.OptimalLink(cost=0.05, order=3.0)),
+]
+OTHERS = [
+    pv.TauVoting(sigma=4.0, tau=1.5),
+    pv.PowersetVoting(sigma=4.0),
+]
+
+
+@pytest.fixture
+def votes() -> np.ndarray:
     rng = np.random.default_rng(0)
-    voters = 100_000
-    query = np.repeat(np.arange(3), 400)
-    voter = np.concatenate([rng.choice(voters, 400, replace=False) for _ in range(3)])
-    ballots = pv.SparseBallots(query, voter, rng.random((1200, 2)) < 0.5, queries=3, voters=voters)
+    common = rng.random((30, 1, 4)) < 0.2
+    return common ^ (rng.random((30, 20, 4)) < 0.1)
+
+
+@pytest.mark.parametrize("mechanism", BINARY, ids=str)
+def test_moves_of_complete_votes_are_the_exact_curve(
+    mechanism: pv.BinaryVoting, votes: np.ndarray
+) -> None:
+    """Each voter flips everything: the same list of cells, priced by the other accountant."""
+    found = voters.voter_moves(mechanism, votes)
+    assert found is not None
+    moves, times = found
+    assert (times.sum(axis=1) == 30 * 4).all()
+    curves = [times @ divergence(*way, pv.DEFAULT_ORDERS) for way in (moves, moves.reversed())]
+    np.testing.assert_allclose(np.stack(curves, axis=1), mechanism.rdp_by_voter(votes), rtol=1e-9)
+
+
+@pytest.mark.parametrize("mechanism", BINARY, ids=str)
+def test_moves_add_up_over_blocks(mechanism: pv.BinaryVoting, votes: np.ndarray) -> None:
+    holes = np.where(np.random.default_rng(1).random(votes.shape) < 0.1, -1, votes)
+    for cube in (votes, holes.astype(np.int8)):
+        ballots = pv.Ballots.of(cube)
+        levels = voters.VoterLevels.of(mechanism, ballots)
+        assert levels is not None
+        for part in (cube[:7], cube[7:]):
+            for block in pv.Ballots.of(part).blocks():
+                levels.add(block)
+        whole = voters.voter_moves(mechanism, cube)
+        assert whole is not None
+        for one, two in zip(levels.moves()[0], whole[0], strict=True):
+            np.testing.assert_array_equal(one, two)
+        np.testing.assert_array_equal(levels.moves()[1], whole[1])
+
+
+def test_a_missing_vote_makes_both_moves() -> None:
+    votes = np.array([[[1], [-1], [0], [0]]], np.int8)  # one for, two against: margin -1
+    mechanism = pv.BinaryVoting(sigma=2.0)
+    found = voters.voter_moves(mechanism, votes)
+    assert found is not None
+    moves, times = found
+    at = mechanism.log_probs(np.array([-1, 1, -3, 0, -2]), 4)
+    assert np.array_equal(moves.log_p, np.stack([at[0]] * 4))
+    assert np.array_equal(moves.log_q, at[1:])
+    assert times.tolist() == [[0, 1, 0, 0], [0, 0, 1, 1], [1, 0, 0, 0], [1, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("mechanism", BINARY, ids=str)
+def test_sealed_names_the_better_accountant(mechanism: pv.BinaryVoting, votes: np.ndarray) -> None:
     release = pv.label(
-        ballots,
-        mechanism=pv.BinaryVoting(sigma=20.0, false_alarm=0.01),
-        epsilon=8.0,
-        delta=1e-6,
-        guarantee="ptr",
-        queries=3,
+        votes, mechanism=mechanism, epsilon=8.0, delta=DELTA, guarantee="data-dependent", queries=25
     )
-    assert release.epsilon == pytest.approx(8.0)
-    assert release.terms["passed"]
+    sealed = release.sealed
+    assert sealed.accountant == "pld"
+    assert sealed.epsilon_by_voter == sealed.epsilon_pld < sealed.epsilon_rdp <= sealed.epsilon
+    assert sealed.epsilon_rdp == pv.bills(mechanism, votes[:25], DELTA).max()
+    by_loss = pv.bills(mechanism, votes[:25], DELTA, accountant="pld")
+    assert sealed.epsilon_pld == pytest.approx(by_loss.max(), rel=1e-5)
+    assert sealed.bills("pld") == pytest.approx(by_loss)
+    shown = "\n".join([release.summary(), release.statement(), str(release.facts()), repr(sealed)])
+    for number in (sealed.epsilon_by_voter, sealed.epsilon_rdp):
+        for digits in range(3, 8):
+            assert f"{number:.{digits}g}" not in shown
+
+
+@pytest.mark.parametrize("mechanism", OTHERS, ids=str)
+def test_other_mechanisms_have_the_curve_only(mechanism: pv.Mechanism, votes: np.ndarray) -> None:
+    release = pv.label(
+        votes, mechanism=mechanism, epsilon=8.0, delta=DELTA, guarantee="data-dependent", queries=9
+    )
+    assert release.sealed.accountant == "rdp"
+    assert release.sealed.epsilon_pld is None
+    assert release.sealed.epsilon_by_voter == release.sealed.epsilon_rdp
+    assert pv.bills(mechanism, votes[:9], DELTA, accountant="smaller") == pytest.approx(
+        pv.bills(mechanism, votes[:9], DELTA)
+    )
+    with refused(None, pv.UnavailableError):
+        pv.bills(mechanism, votes, DELTA, accountant="pld")
+    with refused("accountant"):
+        pv.bills(mechanism, votes, DELTA, accountant="gdp")
+
+
+def test_too_many_voters_have_the_curve_only() -> None:
+    query, voter = np.repeat(np.arange(4), 3), np.arange(12)
+    ballots = pv.SparseBallots(query, voter, np.ones((12, 2), bool), queries=4, voters=50_000)
+    mechanism = pv.BinaryVoting(sigma=4.0, false_alarm=0.01)
+    assert voters.voter_moves(mechanism, ballots) is None
+    found = voters.VoterLevels.of(mechanism, pv.Ballots.of(np.zeros((1, 2800, 1), bool)))
+    assert found is not None
+    with refused(None, pv.UnavailableError):
+        pv.bills(mechanism, ballots, DELTA, accountant="pld")
+
+
+def test_what_is_sealed_and_not_yet_worked_out_stays_here() -> None:
+    sealed = Sealed(now=1.0, then=Later(lambda: 2.0))
+    assert (sealed.now, sealed.then) == (1.0, 2.0)
+    assert repr(sealed) == repr(Later(lambda: 2.0)) == "<sealed>"
+    for back in (pickle.loads(pickle.dumps(sealed)), copy.deepcopy(sealed)):
+        with pytest.raises(AttributeError, match="nothing sealed under 'then'"):
+            _ = back.then
+    with pytest.raises(AttributeError, match="there is: now, then"):
+        _ = sealed.other

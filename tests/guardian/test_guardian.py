@@ -12,6 +12,12 @@ from tests.refusals import refused
 
 import privote as pv
 from privote.errors import MissingExtraError
+from privote.guardian.accounts import plain
+from privote.guardian.allowance import (
+    check_allowance,
+    seats,
+    seats_in_batch,
+)
 from privote.ledger.chain import canonical
 from privote.votes import cube as room
 
@@ -44,15 +50,6 @@ def ledger() -> pv.Ledger:
 # -- names -----------------------------------------------------------------------------------------
 
 
-def test_an_allowance_follows_its_voter_wherever_it_stands(ledger: pv.Ledger) -> None:
-    label(ledger, cube(3, 0, 1, 0))
-    turned = label(ledger, cube(0, 2, 0, 0), ["west", "north", "east", "south"])
-    assert turned.sealed.spent.tolist() == [0, 5, 0, 1]
-    again = label(ledger, cube(0, 0, 0, 0))
-    assert again.sealed.spent.tolist() == [5, 0, 1, 0]
-    assert [e["kind"] for e in ledger.published()].count("charge") == 1
-
-
 def test_a_batch_may_lack_voters(ledger: pv.Ledger) -> None:
     whole = label(ledger, cube(1, 1, 1, 1))
     part = label(ledger, cube(2, 3), ["south", "east"])
@@ -60,6 +57,9 @@ def test_a_batch_may_lack_voters(ledger: pv.Ledger) -> None:
     assert part.sealed.allowance.tolist() == [whole.allowance] * 2
     assert (part.voters, part.epsilon) == (whole.voters, whole.epsilon) == (4, whole.epsilon)
     assert label(ledger, cube(0, 0, 0, 0)).sealed.spent.tolist() == [1, 4, 3, 1]
+    (charge,) = (entry for entry in ledger.published() if entry["kind"] == "charge")
+    surprise = MECHANISM.surprise_rdp(4, 3, charge["orders"])
+    np.testing.assert_allclose(charge["rdp"], 2 * whole.allowance * surprise)
 
 
 def test_who_is_absent_leaves_no_trace(ledger: pv.Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,16 +71,6 @@ def test_who_is_absent_leaves_no_trace(ledger: pv.Ledger, monkeypatch: pytest.Mo
         views.append([{**e, "number": 0, "at": "", "digest": ""} for e in answers[-3:]])
         assert sum(e["queries"] for e in answers[-3:]) == 20
     assert views[0] == views[1] == views[2]
-
-
-def test_absent_counts_as_the_baseline(ledger: pv.Ledger) -> None:
-    loud = pv.BinaryVoting(sigma=0.05)  # next to no noise: the release shows the tally
-    guess = np.ones((1, 3))
-    both = {"mechanism": loud, "epsilon": 1e5, "baseline": guess}
-    label(ledger, cube(3, 3, 3, 3), **both)
-    part = label(ledger, cube(0), ["west"], **both)
-    assert part.labels.tolist() == [[1, 1, 1]]  # one no against three absent
-    assert part.sealed.spent.tolist() == [3]
 
 
 def test_a_voter_is_known_by_its_name_however_it_is_typed(ledger: pv.Ledger) -> None:
@@ -147,30 +137,6 @@ def test_no_name_is_written_down(tmp_path: Path) -> None:
 
 
 # -- refused ballots -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-def test_refused_ballots_are_counted(ledger: pv.Ledger, sparse: bool) -> None:
-    votes = np.concatenate([cube(3, 2, 0, 1), cube(2, 2, 0, 1), cube(1, 2, 0, 1)])
-    given: Any = votes
-    if sparse:
-        query, voter = np.nonzero(votes.any(axis=2))
-        given = pv.SparseBallots(query, voter, votes[query, voter], queries=3, voters=4)
-    release = guardian(ledger, allowance=4).release(given)
-    # north: 3, then 2 does not fit, and so 1 does not; east: 2 and 2, then nothing is left.
-    assert release.sealed.spent.tolist() == [3, 4, 0, 3]
-    assert release.sealed.refused.tolist() == [2, 1, 0, 0]
-    assert release.sealed.exhausted.tolist() == [True, True, False, False]
-
-
-def test_somebody_may_be_silenced_with_something_left(ledger: pv.Ledger) -> None:
-    door = guardian(ledger, allowance=4)
-    for count in range(1, 4):
-        release = door.release(cube(3, 0, 0, 0))
-        assert release.sealed.refused.tolist() == [count - 1, 0, 0, 0]
-    assert release.sealed.exhausted.tolist() == [True, False, False, False]
-    later = door.release(cube(1, 0, 0, 0)).sealed  # smaller, and still not heard
-    assert later.refused.tolist() == [3, 0, 0, 0]
 
 
 def test_refused_ballots_are_resumed_from_the_ledger(tmp_path: Path) -> None:
@@ -256,15 +222,6 @@ def test_a_release_says_whom_it_protects(ledger: pv.Ledger, tmp_path: Path) -> N
     assert [entry.get("protects") for entry in ledger.published()] == [None, *[person] * 3]
 
 
-def test_unless_told_it_is_a_voter(ledger: pv.Ledger) -> None:
-    release = label(ledger, cube(1, 0, 0, 0))
-    assert release.protects == "a voter"
-    assert "Who is protected: each voter." in release.statement()
-    assert "not recorded" in release.statement()
-    assert "who is protected" not in release.summary()
-    assert not any("protects" in entry for entry in ledger.published())
-
-
 def test_a_data_set_keeps_to_who_is_protected(ledger: pv.Ledger) -> None:
     """Costs of releases that protect a person, and of others that protect a record, do not add."""
     label(ledger, cube(3, 0, 1, 0))
@@ -318,3 +275,59 @@ def test_whatever_keeps_votes_from_being_read_after_the_charge_says_that_it_is_c
         label(ledger, ballots, None, guarantee=guarantee, queries=2)  # type: ignore[arg-type]
     assert caught.value.__cause__ is error
     assert str(error) in str(caught.value)
+
+
+# -- seats -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [["7", "8"], [7, 8], np.array([7, 8]), np.array(["7", "8"])])
+def test_a_name_is_the_same_however_it_is_typed(names: Any) -> None:
+    assert seats(names, 2) == {"7": 0, "8": 1}
+
+
+BAD: dict[str, Any] = {
+    "a set": {"a", "b"},
+    "a dict": {"a": 0, "b": 1},
+    "a generator": (name for name in "ab"),
+    "a number": 2,
+    "too few": ["a"],
+    "twice": ["a", "a"],
+    "twice as text and number": [1, "1"],
+    "empty": ["a", ""],
+    "blank": [" ", "b"],
+    "nothing": ["a", None],
+    "a float": [1.0, 2.0],
+    "not a number": [float("nan"), "b"],
+    "a truth": [True, False],
+    "bytes": [b"a", b"b"],
+    "nested": [["a"], ["b"]],
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_names_that_do_not_tell_voters_apart_are_refused(name: str) -> None:
+    with refused("voter_ids"):
+        seats(BAD[name], 2)
+
+
+def test_a_batch_is_placed_by_name() -> None:
+    registered = seats("abc")
+    assert seats_in_batch(registered, 3, None) is None
+    found = seats_in_batch(registered, 2, ["c", "a"])
+    assert found is not None
+    assert found.tolist() == [2, 0]
+    for voters, given_ids in ((2, ["a", "z"]), (3, ["a", "b"])):
+        with refused("voter_ids"):
+            seats_in_batch(registered, voters, given_ids)
+    with refused("votes"):
+        seats_in_batch(registered, 2, None)
+    with refused(None):
+        seats_in_batch(None, 3, "abc")
+
+
+def test_allowances_are_shown_as_plainly_as_they_are() -> None:
+    for wanted, shown in ((4, 4), ([4, 4, 4], 4), ([1, 2, 3], (1, 2, 3))):
+        each = check_allowance(wanted, 3)
+        assert each is not None
+        assert each.shape == (3,)
+        assert plain(each) == shown

@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import subprocess
 import sys
 import uuid
+import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import joblib
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.multioutput import MultiOutputClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from tests.refusals import refused
 
 import privote as pv
+from privote.errors import InputError
+from privote.learning import LinearStudent, save_student
 from privote.learning import collect as collect_room
+from privote.learning.collect import (
+    Grid,
+    Voter,
+    _answer,
+    _loaded,
+    _Task,
+    check_answer,
+    open_rows,
+    open_voters,
+)
 from privote.learning.workers import WorkerLostError
 from privote.votes.arrays import Folder
 
@@ -75,7 +95,9 @@ def test_votes_are_what_voters_said(chunk: int, group: int, tmp_path: Path) -> N
 
 
 def test_zarr_holds_packed_bits(tmp_path: Path) -> None:
-    collect(tmp_path / "v.zarr", labels=3)
+    told: list[tuple[int, int]] = []
+    collect(tmp_path / "v.zarr", labels=3, progress=lambda *at: told.append(at))
+    assert told == [(done, 12) for done in range(1, 13)]
     assert pv.Ballots.of(tmp_path / "v.zarr").label_names is None
     chunks = held(tmp_path / "v.zarr")
     assert len(chunks) == 4 * 3
@@ -97,23 +119,6 @@ def test_probabilities_become_votes(tmp_path: Path) -> None:
 
         collect(output, say, threshold=bar, force=True)
         assert np.array_equal(read(output), np.stack([*chance.values()], axis=1) >= np.array(bar))
-
-
-@pytest.mark.parametrize(("voters", "group"), [(1, 1), (32, 32), (33, 17), (50, 25), (100, 25)])
-def test_groups_of_voters_are_alike(voters: int, group: int, tmp_path: Path) -> None:
-    """Every group but the last is as large as this one: padding takes room."""
-    names = [str(place) for place in range(voters)]
-    how: dict[str, Any] = {"labels": 1, "names": names}
-    pv.collect_votes(lambda _, rows: rows[:, 0] > 0, public(), tmp_path / "v.zarr", **how)
-    import zarr
-
-    assert zarr.open_array(tmp_path / "v.zarr", mode="r").chunks == (50, group, 1)
-
-
-def test_progress_is_told(tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
-    collect(tmp_path / "v.zarr", progress=lambda *at: told.append(at))
-    assert told == [(done, 12) for done in range(1, 13)]
 
 
 @pytest.mark.parametrize("scheme", ["file", "failing"])
@@ -300,13 +305,6 @@ def again(folder: Path, **how: Any) -> Any:
     return pv.collect_votes(voters, folder / "rows.npy", folder / "v.zarr", **given)
 
 
-def test_a_changed_model_is_refused_by_name(begun: Path) -> None:
-    X = np.random.default_rng(2).normal(size=(90, 4))
-    joblib.dump(RandomForestClassifier(3).fit(X, X[:, :3] > 0), begun / "models" / "bob.joblib")
-    with refused("voters"):
-        again(begun, resume=True)
-
-
 @pytest.mark.parametrize(
     ("argument", "how"),
     [
@@ -362,32 +360,6 @@ def test_a_voter_that_errs_is_named(
     assert not (output / ".zarray").exists()
     collect(output, force=True)
     assert np.array_equal(read(output), truth())
-
-
-def fail_late(voter: str, rows: Any) -> Any:
-    if voter == "cleo":
-        raise OSError("the line is dead")
-    return ~vote(voter, rows)
-
-
-def test_what_was_begun_behind_a_link_is_not_taken_for_new(tmp_path: Path) -> None:
-    output, moved = tmp_path / "v.zarr", tmp_path / "large disk.zarr"
-    with refused(kind=pv.BallotError):
-        collect(moved, fail_late)
-    output.symlink_to(moved.name)
-    collect(output, force=True)
-    assert np.array_equal(read(output), truth())
-    assert output.is_symlink()
-
-
-def test_chunks_that_cannot_be_removed_are_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with refused(kind=pv.BallotError):
-        collect(tmp_path / "v.zarr", fail_late)
-    monkeypatch.setattr("shutil.rmtree", lambda *args, **more: None)
-    with refused("output"):
-        collect(tmp_path / "v.zarr", force=True)
 
 
 def test_a_first_chunk_that_fails_leaves_nothing(tmp_path: Path) -> None:
@@ -496,3 +468,289 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
         )
         used.append(int(done.stdout))
     assert used[1] < used[0] + 100, used  # MiB; the rows alone are 73, the votes 57 as bytes
+
+
+LINES = 23
+
+
+def numbers() -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(LINES, 3))
+
+
+def csv_of(array: np.ndarray) -> str:
+    """Return a CSV file with what people put there: texts with breaks, gaps, blank lines."""
+    lines = ["a,b,c,note,code"]
+    for place, row in enumerate(array):
+        cells = ",".join(map(repr, map(float, row)))
+        lines.append(f'{cells},"line {place},\nand ""more"" ü",{place if place != 20 else "x1"}')
+        lines += [""] * (place % 3)
+    return "\n".join(lines) + "\n"
+
+
+def write(kind: str, folder: Path, array: np.ndarray) -> Path:
+    path = folder / f"rows{kind}"
+    if kind == ".npy":
+        np.save(path, array)
+    elif kind == ".npz":
+        np.savez(path, X=array)
+    elif kind == ".csv":
+        path.write_text(csv_of(array), encoding="utf-8-sig")
+    elif kind == ".tsv":
+        path.write_text(csv_of(array).replace(",", "\t"), encoding="utf-8")
+    elif kind == ".zarr":
+        zarr = pytest.importorskip("zarr")
+        zarr.create_array(path, data=array, chunks=(4, 3))
+    else:
+        pa = pytest.importorskip("pyarrow")
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.table({n: array[:, i] for i, n in enumerate("abc")}), path, 5)
+    return path
+
+
+def joined(path: Any, chunk: int) -> list[Any]:
+    rows = open_rows(path)
+    assert rows.count == LINES
+    parts = [rows.part(at, min(at + chunk, LINES)) for at in range(0, LINES, chunk)]
+    return [pickle.loads(pickle.dumps(part)) for part in parts]  # as a worker gets them
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 7, 23])
+@pytest.mark.parametrize("kind", [".npy", ".npz", ".zarr", ".csv", ".tsv", ".parquet"])
+def test_the_same_rows_from_every_format(kind: str, chunk: int, tmp_path: Path) -> None:
+    path = write(kind, tmp_path, numbers())
+    tables = kind not in (".npy", ".npz", ".zarr")
+    parts, model = joined(path, chunk), SimpleNamespace(feature_names=("a", "b", "c"))
+    found = [part.for_model(model) if tables else part for part in parts]
+    assert np.array_equal(np.concatenate(found), numbers())
+
+
+def test_a_zarr_array_behind_a_url(store: Any, tmp_path: Path) -> None:
+    url = store.put(write(".zarr", tmp_path, numbers()))
+    assert np.array_equal(np.concatenate(joined(url, 4)), numbers())
+    assert open_rows(url).digest == open_rows(tmp_path / "rows.zarr").digest
+    rows = open_rows(url)
+
+    def broken(name: str) -> None:
+        raise ConnectionResetError("the other side went away")
+
+    store.fails = broken
+    for fails in (lambda: open_rows(url), lambda: rows.part(0, 4)):
+        with refused("rows"):
+            fails()
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 23])
+def test_a_column_is_numbers_in_all_parts_or_in_none(chunk: int, tmp_path: Path) -> None:
+    parts = [p.columns() for p in joined(write(".csv", tmp_path, numbers()), chunk)]
+    assert {part["a"].dtype for part in parts} == {np.dtype(float)}
+    assert {part["code"].dtype for part in parts} == {np.dtype(object)}  # row 20 has a word
+    codes = [code for part in parts for code in part["code"]]
+    assert codes == [str(place) if place != 20 else "x1" for place in range(LINES)]
+    notes = [note for part in parts for note in part["note"]]
+    assert notes == [f'line {place},\nand "more" ü' for place in range(LINES)]
+
+
+def test_gaps_are_not_a_number(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    (tmp_path / "g.csv").write_text("a,b\n1,\n2,3\n,NA\n")
+    pq.write_table(pa.table({"a": [1, 2, None], "b": [None, 3, None]}), tmp_path / "g.parquet", 1)
+    for name in ("g.csv", "g.parquet"):
+        rows = open_rows(tmp_path / name)
+        found = [rows.part(at, at + 1).columns() for at in range(3)]
+        assert {part[key].dtype for part in found for key in part} == {np.dtype(float)}
+        assert [part["a"][0] for part in found[:2]] == [1, 2]
+        assert np.isnan([found[2]["a"][0], found[0]["b"][0], found[2]["b"][0]]).all()
+
+
+@pytest.mark.parametrize("kind", [".npy", ".npz", ".zarr", ".csv", ".parquet"])
+def test_a_digest_is_of_every_byte(kind: str, tmp_path: Path) -> None:
+    first = open_rows(write(kind, tmp_path, numbers())).digest
+    (tmp_path / "again").mkdir()
+    assert open_rows(write(kind, tmp_path / "again", numbers())).digest == first
+    other = numbers()
+    other[-1, -1] += 1
+    (tmp_path / "other").mkdir()
+    assert open_rows(write(kind, tmp_path / "other", other)).digest != first
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "argument"),
+    [
+        ("r.csv", "a,b\n1\n", None),
+        ("r.csv", "a,a\n1,2\n", None),
+        ("r.csv", "a,b\n", "rows"),
+        ("r.csv", "", None),
+        ("r.csv", 'a,b\n"1,2\n', None),
+        ("r.npy", "x", None),
+        ("r.parquet", "x", None),
+        ("r.txt", "x", "rows"),
+        (None, "", "rows"),
+    ],
+)
+def test_rows_that_are_refused(
+    name: str | None, text: str, argument: str | None, tmp_path: Path
+) -> None:
+    if name is not None:
+        (tmp_path / name).write_text(text)
+    with refused(argument):
+        open_rows(tmp_path / (name or "none.npy"))
+
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(80, 3))
+Y = (X @ RNG.normal(size=(3, 2)) > 0.2).astype(int)
+
+
+def forest(seed: int = 0) -> RandomForestClassifier:
+    return RandomForestClassifier(3, random_state=seed).fit(X, Y)
+
+
+def saved(folder: Path, model: Any, name: str = "north.joblib") -> tuple[Voter, ...]:
+    joblib.dump(model, folder / name, compress=3)
+    return open_voters([folder / name])
+
+
+def ask(
+    voters: tuple[Voter, ...], place: int, rows: Any, bar: Any = None, labels: Any = None
+) -> Any:
+    """Ask one of the voters as a worker does, which gets them by pickle."""
+    voters = pickle.loads(pickle.dumps(voters)) if voters[place].place else voters
+    model = _loaded(voters)[place] if voters[place].place else voters[place].function
+    grid = Grid(queries=len(X), voters=1, labels=2, chunk=len(X), group=1)
+    task = _Task(Folder("v.zarr"), "", grid, (0, 0), voters, rows, labels, bar)
+    return _answer(model, voters[place].name, task)
+
+
+# -- what models say ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".joblib", ".pkl", ".pickle"])
+def test_a_saved_model_predicts_or_gives_probabilities(suffix: str, tmp_path: Path) -> None:
+    model = forest()
+    voters = saved(tmp_path, model, f"north{suffix}")
+    assert [voter.name for voter in voters] == ["north"]
+    assert np.array_equal(ask(voters, 0, X), model.predict(X))
+    chance = np.stack([part[:, 1] for part in model.predict_proba(X)], axis=1)
+    assert np.array_equal(ask(voters, 0, X, 0.5), chance)
+
+
+def test_students_know_their_labels(tmp_path: Path) -> None:
+    student = LinearStudent().fit(X, Y)
+    for name in ("a", "b"):
+        save_student(tmp_path / f"{name}.student", student, label_names=["flu", "cold"])
+    voters, output = open_voters(tmp_path), tmp_path / "v.zarr"
+    assert np.array_equal(ask(voters, 1, X), student.predict(X))
+    assert np.array_equal(ask(voters, 1, X, 0.5), student.predict_proba(X))
+    assert pv.collect_votes(tmp_path, X, output).label_names == ("flu", "cold")
+    save_student(tmp_path / "b.student", student, label_names=["cold", "flu"])
+    with pytest.raises(pv.BallotError, match=r"'b' \(b\.student\)"):
+        pv.collect_votes(tmp_path, X, output, force=True)
+
+
+def test_rows_of_a_table_come_as_a_model_learnt_them(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    frame.assign(note="words").to_csv(tmp_path / "rows.csv", index=False)
+    table = open_rows(tmp_path / "rows.csv").part(0, len(X))
+    learner = make_pipeline(StandardScaler(), MultiOutputClassifier(LogisticRegression()))
+    named = learner.fit(frame[["c", "a"]], Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # scikit-learn warns of rows without names
+        votes = ask(saved(tmp_path, named), 0, table)
+    assert np.array_equal(votes, named.predict(frame[["c", "a"]]))
+    student = LinearStudent().fit(frame[["c", "a"]].to_numpy(), Y)
+    names: dict[str, Any] = {"label_names": ["x", "y"], "feature_names": ["c", "a"]}
+    save_student(tmp_path / "s.student", student, **names)
+    votes = ask(open_voters(tmp_path / "s.student"), 0, table)
+    assert np.array_equal(votes, student.predict(frame[["c", "a"]].to_numpy()))
+    with pytest.raises(InputError, match="'note'"):
+        ask(saved(tmp_path, forest()), 0, table)
+
+
+def test_a_function_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ask_by_name.py").write_text("def vote(voter, rows):\n    return rows\nn = 3\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")  # so that what is added is gone afterwards
+    voters = open_voters("ask_by_name:vote", ["a"])
+    assert ask(voters, 0, X) is X
+    assert voters[0].digest.startswith("ask_by_name:vote ")
+    (tmp_path / "ask_by_name.py").write_text("def vote(voter, rows):\n    return 1 - rows\n")
+    assert open_voters("ask_by_name:vote", ["a"])[0].digest != voters[0].digest
+    for name in ("ask_by_name:n", "ask_by_name:nobody", "no_such_module:f"):
+        with refused("voters"):
+            open_voters(name, ["a"])
+
+
+# -- who they are ------------------------------------------------------------------------------
+
+
+def test_a_folder_in_the_order_of_names(tmp_path: Path) -> None:
+    for name in ("site 10.joblib", "site 2.joblib", "notes.txt"):
+        (tmp_path / name).write_bytes(b"")
+
+    def names(*given: Any) -> list[str]:
+        return [voter.name for voter in open_voters(*given)]
+
+    assert names(tmp_path) == ["site 2", "site 10"]
+    assert names([tmp_path / "site 10.joblib", tmp_path])[0] == "site 10"
+    assert names(tmp_path, ["a", "b"]) == ["a", "b"]
+    with refused("names"):
+        names(os.fspath(tmp_path), ["a"])
+
+
+def test_a_model_that_changed_or_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+    voters = saved(tmp_path, forest())
+    joblib.dump(forest(1), tmp_path / "north.joblib")
+    with pytest.raises(InputError, match=r"'north' \(north\.joblib\)"):
+        ask(voters, 0, X)
+    (tmp_path / "north.pkl").write_bytes(b"nothing")
+    with pytest.raises(InputError, match=r"'north' \(north\.pkl\)"):
+        ask(open_voters(tmp_path / "north.pkl"), 0, X)
+
+
+@pytest.mark.parametrize(
+    ("argument", "voters"),
+    [
+        ("names", lambda voter, rows: rows),
+        ("voters", []),
+        ("voters", "model.onnx"),
+        ("voters", "nobody.joblib"),
+        ("voters", "."),
+        ("voters", {"a": 1}),
+        ("voters", [1, "a.joblib"]),
+        ("voters", forest()),
+    ],
+)
+def test_voters_that_are_refused(
+    argument: str, voters: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with refused(argument):
+        open_voters(voters)
+
+
+# -- what is an answer -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "bar"),
+    [
+        (np.zeros((2, 3)), None),
+        (np.zeros(2), None),
+        (np.array([["a", "b"]] * 2), None),
+        (None, None),
+        (np.array([[0, 1], [1, -1]]), None),
+        (np.array([[0, np.nan], [1, 1]]), None),
+        (np.array([[0, np.nan], [1, 1]]), 0.5),
+        (np.array([[0, 1.6875], [1, 1]]), 0.5),
+        (np.array([[0, 0.6875], [1, 1]]), None),
+    ],
+)
+def test_what_is_no_answer_is_refused(said: Any, bar: Any) -> None:
+    with refused(kind=pv.BallotError) as caught:
+        check_answer(said, 10, 2, 2, bar)
+    assert "6875" not in str(caught.value)  # what a model answered is private
+    assert ("6875" in str(caught.value.sealed)) is ("6875" in str(said))

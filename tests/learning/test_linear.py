@@ -99,19 +99,6 @@ def test_sparse_equals_dense(records: int, density: float) -> None:
     np.testing.assert_allclose(sparse[1], dense[1], atol=1e-5)
 
 
-def test_unknown_labels_are_left_out() -> None:
-    X, Y = problem(80, 6, labels=3)
-    hidden = np.random.default_rng(2).random(Y.shape) < 0.4
-    hidden[:2] = False
-    partial = np.where(hidden, -1, Y).astype(np.int8)
-    weights, intercepts = fit_logistic(X, partial, C=1.0, tol=1e-9, max_iter=2000)
-    for label in range(3):
-        known = ~hidden[:, label]
-        model = peer(X[known], Y[known, label], 1.0)
-        np.testing.assert_allclose(weights[label], model.coef_[0], atol=2e-5)
-        np.testing.assert_allclose(intercepts[label], model.intercept_[0], atol=2e-5)
-
-
 def test_probabilities_equal_each_row_twice() -> None:
     X, Y = problem(80, 6, labels=3)
     rng = np.random.default_rng(3)

@@ -5,18 +5,14 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from scipy import sparse
-from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import column_or_1d
 from tests.refusals import refused
 
 import privote as pv
 from privote.learning import PATEClassifier
+from privote.learning.pate import VoterNames
 from privote.learning.teachers.training import partition
 
 RNG = np.random.default_rng(0)
@@ -200,12 +196,6 @@ def test_a_ledger_keeps_the_parts_of_a_data_set(tmp_path, parts):
     assert (parts[0] == parts[3]).mean() < 0.1
 
 
-def test_a_data_dependent_promise_is_about_these_parts():
-    setting = {"queries": 5, "guarantee": "data-dependent", "mechanism": pv.BinaryVoting(sigma=8.0)}
-    release = pate(**setting).fit(X, Y, X_PUBLIC, ids=[f"p{i}" for i in range(N)]).release_
-    assert "other contents under the same id, or one more or fewer" in release.protects
-
-
 def test_what_is_released_has_a_shape_that_is_public():
     y = np.where(X[:, 0] > 0, "flu", "healthy")
     with refused("classes"):
@@ -226,21 +216,6 @@ def test_it_pickles_without_teachers_votes_or_anything_sealed(fitted):
     assert not hasattr(back.release_.sealed, "spent")
     for word in (b"StackedTeachers", b"prevalence_", b"TeacherPool", b"Guardian"):
         assert word not in blob
-
-
-def test_in_a_pipeline_of_public_preprocessing():
-    scaler = FrozenEstimator(StandardScaler().fit(X_PUBLIC))
-    pipe = make_pipeline(scaler, pate(queries=40))
-    pipe.fit(X, Y, pateclassifier__X_public=scaler.transform(X_PUBLIC), pateclassifier__seed=0)
-    assert pipe.predict(X_TEST).shape == (400, LABELS)
-    assert clone(pipe).get_params()["pateclassifier__queries"] == 40
-
-
-def test_sparse_rows_and_unknown_labels():
-    unknown = Y.copy()
-    unknown[RNG.random(Y.shape) < 0.1] = -1
-    model = pate(queries=60).fit(sparse.csr_matrix(X), unknown, sparse.csr_matrix(X_PUBLIC), seed=0)
-    assert model.predict(sparse.csr_matrix(X_TEST)).shape == (400, LABELS)
 
 
 @pytest.mark.parametrize(
@@ -278,43 +253,99 @@ def test_one_column_of_classes(voters):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("settings", "change", "argument"),
     [
-        ({"X_public": None}, "X_public must be given"),
-        ({"X_public": X_PUBLIC[:, :2]}, "features"),
-        ({"y": Y[:5]}, r"\(1500, labels\)"),
-        ({"y": Y + 1}, "1, 0 and -1"),
-        ({"ids": [1, 2]}, "ids must name every record"),
+        ({}, {"X_public": None}, "X_public"),
+        ({}, {"X_public": X_PUBLIC[:, :2]}, None),
+        ({}, {"y": Y[:5]}, "y"),
+        ({}, {"y": Y + 1}, "y"),
+        ({}, {"ids": [1, 2]}, "ids"),
+        ({"voters": "crowd"}, {}, "voters"),
+        ({"epsilon": -1}, {}, "epsilon"),
+        ({"rounds": 0}, {}, "rounds"),
+        ({"rounds": 1.5}, {}, "rounds"),
+        ({"rounds": 2, "guarantee": "worst-case"}, {}, "rounds"),
+        ({"queries": 0}, {}, "queries"),
+        ({"queries": len(X_PUBLIC) + 1}, {}, "queries"),
+        ({"threshold": "high"}, {}, "threshold"),
+        ({"n_teachers": 0}, {}, "n_teachers"),
+        ({"n_teachers": N + 1}, {}, "n_teachers"),
+        ({"guarantee": "maybe"}, {}, "guarantee"),
+        ({"mechanism": "binary"}, {}, "mechanism"),
+        ({"guarantee": "ptr", "queries": 5}, {}, "guarantee"),
+        ({"guarantee": "ptr", "mechanism": pv.BinaryVoting(sigma=9.0)}, {}, "queries"),
     ],
 )
-def test_bad_data_is_refused_and_nothing_is_charged(tmp_path, change, words):
-    given = {"X": X, "y": Y, "X_public": X_PUBLIC, **change}
-    path = tmp_path / "b.ledger"
-    with pytest.raises(ValueError, match=words):
-        pate().fit(**given, ledger=path)
-    assert not path.exists()
-
-
-@pytest.mark.parametrize(
-    ("settings", "argument"),
-    [
-        ({"voters": "crowd"}, "voters"),
-        ({"epsilon": -1}, "epsilon"),
-        ({"rounds": 0}, "rounds"),
-        ({"rounds": 1.5}, "rounds"),
-        ({"rounds": 2, "guarantee": "worst-case"}, "rounds"),
-        ({"queries": 0}, "queries"),
-        ({"queries": len(X_PUBLIC) + 1}, "queries"),
-        ({"threshold": "high"}, "threshold"),
-        ({"n_teachers": 0}, "n_teachers"),
-        ({"n_teachers": N + 1}, "n_teachers"),
-        ({"guarantee": "maybe"}, "guarantee"),
-        ({"mechanism": "binary"}, "mechanism"),
-        ({"guarantee": "ptr", "queries": 5}, "guarantee"),
-        ({"guarantee": "ptr", "mechanism": pv.BinaryVoting(sigma=9.0)}, "queries"),
-    ],
-)
-def test_bad_settings_are_refused_when_fitting(tmp_path, settings, argument):
+def test_what_is_bad_is_refused_and_nothing_is_charged(tmp_path, settings, change, argument):
     path = tmp_path / "c.ledger"
-    with refused(argument, pv.PrivoteError):
-        pate(**settings).fit(X, Y, X_PUBLIC, ledger=path)
+    with pytest.raises((ValueError, pv.PrivoteError)) as caught:
+        pate(**settings).fit(**{"X": X, "y": Y, "X_public": X_PUBLIC, **change}, ledger=path)
+    assert argument is None or caught.value.argument == argument
+    with closing(pv.Ledger.open(path)) as book:
+        assert "charge" not in [entry["kind"] for entry in book.published()]
+
+
+def names(ids=None, groups=None, electorate="ward 7", **more):
+    return VoterNames(ids, groups, electorate, key=lambda: b"k" * 32, seed=0, **more)
+
+
+def test_records_are_called_by_their_ids_or_rows():
+    assert len(set(names().of("neighbours", 5))) == 5
+    one, two = names(ids=["a", "b", "c"]), names(ids=["c", "a", "b"])
+    assert sorted(one.of("neighbours", 3)) == sorted(two.of("neighbours", 3))
+    assert one.of("neighbours", 3)[0] == two.of("neighbours", 3)[1]
+
+
+def test_persons_are_called_by_their_names_in_the_order_of_the_ballots():
+    groups = ["eve", "bob", "eve", "ann"]
+    found = names(groups=groups).of("neighbours", 3, np.unique(groups))
+    assert [name.rpartition("-")[2] for name in found] == ["ann", "bob", "eve"]
+    other = names(groups=groups[::-1]).of("neighbours", 3, np.unique(groups))
+    assert found == other
+
+
+def test_a_name_says_which_scheme_it_is_from():
+    groups = ["0", "1", "2"]
+    schemes = [
+        names(groups=groups).of("neighbours", 3, groups),
+        names(ids=groups).of("neighbours", 3),
+        names(ids=[0, 1, 2]).of("neighbours", 3),
+        names().of("neighbours", 3),
+        names().of("teachers", 3),
+        names(groups=[0, 1, 2]).of("neighbours", 3, [0, 1, 2]),
+        names(groups=groups, electorate="ward 8").of("neighbours", 3, groups),
+        names(groups=groups, electorate=None).of("neighbours", 3, groups),
+        names(groups=groups, electorate=None).of("neighbours", 3, groups),
+    ]
+    every = [name for scheme in schemes for name in scheme]
+    assert len(set(every)) == len(every)
+
+
+def test_whom_it_protects_says_which_change_is_covered():
+    person, record = "a person, with all their records", "a record"
+    secret = "(replaced by any other, or one more or fewer)"
+    assert names().protected("teachers", known=False) == f"{record} {secret}"
+    assert names(groups=[1]).protected("teachers", known=False) == f"{person} {secret}"
+    same = "(other contents under the same id, or one more or fewer)"
+    assert names(ids=[1]).protected("teachers", known=True) == f"{record} {same}"
+    assert names(groups=[1]).protected("teachers", known=True) == f"{person} {same}"
+    row = "(other contents in the same row)"
+    assert names().protected("teachers", known=True) == f"{record} {row}"
+    for known in (True, False):
+        found = names(groups=[1]).protected("neighbours", known=known)
+        assert found == f"{person} (replaced by any other; how many there are is public)"
+
+
+def test_a_key_is_asked_for_once_and_only_where_there_are_parts():
+    asked = []
+    who = VoterNames(None, None, None, key=lambda: asked.append(1) or b"k" * 32, seed=0)
+    who.of("neighbours", 3)
+    assert not asked
+    assert who.of("teachers", 3)
+    assert who.key == b"k" * 32
+    assert len(asked) == 1
+
+
+def test_bad_names_are_refused():
+    with refused("electorate"):
+        names(electorate=" ")

@@ -14,9 +14,7 @@ from tests.refusals import refused
 
 import privote as pv
 from privote.datasets import load_patients
-from privote.errors import PrivoteWarning
 from privote.learning import PrivateClassifier
-from privote.learning.private import is_table
 
 BUDGET = {"epsilon": 8.0, "delta": 1e-5}
 
@@ -130,14 +128,6 @@ def test_a_table_with_words_gaps_and_persons(patients):
     assert same.encoder_.to_plain() == model.encoder_.to_plain()
 
 
-@pytest.mark.parametrize("method", ["gradients", "moments"])
-def test_columns_of_a_table_weigh_alike(patients, method):
-    # Rare words vary little, and say as much as ages: AUC .84 against .80 at epsilon 1.
-    records, public, _, names = patients
-    model = PrivateClassifier(method, **BUDGET).fit(records, names, public, groups="who", seed=1)
-    assert model.student_.get_params()["embedding"].startswith("std:")
-
-
 def test_labels_may_be_a_frame_with_gaps(patients):
     private, public, _, labels = patients
     Y = private[labels].astype(object).replace(-1, "")
@@ -147,15 +137,6 @@ def test_labels_may_be_a_frame_with_gaps(patients):
     again.fit(rows, private[labels].to_numpy(), public, seed=1)
     assert model.label_names_ == tuple(labels)
     assert np.array_equal(model.student_.coef_, again.student_.coef_)
-
-
-def test_an_id_like_column_is_a_warning(patients):
-    private, public, _, labels = patients
-    with pytest.warns(PrivoteWarning, match="'patient_id' looks as if it named"):
-        PrivateClassifier("moments", **BUDGET).fit(
-            private.rename(columns={"who": "patient_id"}), labels,
-            public.rename(columns={"who": "patient_id"}), seed=1,
-        )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -191,23 +172,6 @@ def test_without_public_rows_gradients_take_numbers(arrays):
         PrivateClassifier("moments", **BUDGET).fit(X, Y, seed=1)
 
 
-def test_few_records_are_said_before_spending(arrays, tmp_path):
-    X, Y, X_public, *_ = arrays
-    with pytest.warns(PrivoteWarning, match="always answering no"):
-        PrivateClassifier("auto", 0.5, 1e-5).fit(X[:100], Y[:100], X_public, seed=1)
-
-
-def test_many_teachers_of_few_records_vote(arrays):
-    X, Y, X_public, *_ = arrays
-    model = PrivateClassifier("teachers", 1.0, 1e-5).fit(X, Y, X_public, seed=1)
-    assert model.release_.voters == 200
-    assert "200 teachers vote" in " ".join(model.reasons_)
-    # As often as voters do, by released tallies: thresholds come from them and public rows alone.
-    share = model.release_.shares.mean(axis=0)
-    assert model.shares_ == pytest.approx(share)
-    assert model.predict(X_public).mean(axis=0) == pytest.approx(share, abs=0.02)
-
-
 def test_it_is_charged_to_a_ledger(arrays, tmp_path):
     X, Y, X_public, *_ = arrays
     place = tmp_path / "a.ledger"
@@ -218,14 +182,3 @@ def test_it_is_charged_to_a_ledger(arrays, tmp_path):
     assert model.numbers_.records == 1000  # persons: how many rows they have is not public
     with pytest.raises(pv.BudgetError):
         PrivateClassifier("auto", **BUDGET).fit(X, Y, X_public, ledger=place, dataset="ward")
-
-
-@pytest.mark.parametrize(
-    ("rows", "table"),
-    [
-        (np.zeros((2, 2)), False), ([[1, 2]], False), ("file.csv", True), ([{"a": 1}], True),
-        (pd.DataFrame({"a": [1]}), True), ({"a": [1]}, True),
-    ],
-)  # fmt: skip
-def test_what_counts_as_a_table(rows, table):
-    assert is_table(rows) is table

@@ -41,14 +41,6 @@ class OnDisk:
         return TABLE[self.rows[rows]].reshape(-1, 2, 2)
 
 
-def test_arrays_and_sparse_matrices() -> None:
-    for rows in (CHOSEN, slice(1, 3)):
-        assert np.array_equal(take_rows(TABLE, rows), TABLE[rows])
-        assert np.array_equal(take_rows(sp.csr_array(TABLE), rows).toarray(), TABLE[rows])
-    assert count_rows(sp.csr_array(TABLE)) == 6
-    assert row_size(TABLE) == 4
-
-
 def test_data_frames() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(TABLE, index=list("fedcba"))

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
-import subprocess
-import sys
-import time
 from concurrent.futures.process import BrokenProcessPool
-from types import SimpleNamespace
 from typing import Any
 
 import joblib
@@ -16,18 +10,11 @@ import pytest
 from joblib.parallel import get_active_backend
 from tests.refusals import refused
 
-from privote.learning.workers import WorkerLostError, each, on_workers, one_thread
-from privote.votes.cube import keep_memory
+from privote.learning.workers import WorkerLostError, each, on_workers
 
 
 def square(number: int) -> int:
     return number * number
-
-
-def whose(number: int) -> int:
-    """Return who works on this, after a while."""
-    time.sleep(0.002)
-    return os.getpid()
 
 
 def shared_out_by(number: int) -> str:
@@ -58,11 +45,6 @@ def test_in_processes(count: int) -> None:
         assert list(each(square, range(12))) == [n * n for n in range(12)]
 
 
-def test_what_joblib_was_told_is_done() -> None:
-    with joblib.parallel_config("threading", n_jobs=2), on_workers():
-        assert list(each(square, range(12))) == [n * n for n in range(12)]
-
-
 @pytest.mark.parametrize("error", [BrokenProcessPool("of its own"), WorkerLostError("of its own")])
 def test_what_fails_to_be_asked_for_is_no_lost_worker(error: Exception) -> None:
     """Whoever gives the calls may have workers of its own: none of its calls is left out."""
@@ -76,14 +58,6 @@ def test_what_fails_to_be_asked_for_is_no_lost_worker(error: Exception) -> None:
         pytest.raises(type(error), match="of its own"),
     ):
         list(each(square, given()))
-
-
-def test_work_is_shared_whatever_it_takes() -> None:
-    """joblib would guess how many short calls to give away at once, and leave all to one worker."""
-    with on_workers("loky", 2):
-        for _ in range(2):
-            seen = [*each(whose, range(64), at_once=32)]
-    assert len(set(seen)) == 2
 
 
 @pytest.mark.parametrize("backend", ["loky", "dask"])
@@ -117,56 +91,3 @@ def test_an_address_that_leads_nowhere_is_said() -> None:
         on_workers("dask", None, "tcp://127.0.0.1:9"),
     ):
         pass
-
-
-def test_linear_algebra_is_held_to_one_thread() -> None:
-    from threadpoolctl import threadpool_info
-
-    with one_thread():
-        pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
-        assert pools
-        assert all(pool["num_threads"] == 1 for pool in pools)
-
-
-FAULTS = """
-import resource, sys
-import numpy as np
-from privote.votes.cube import keep_memory
-if sys.argv[1] == "kept":
-    keep_memory()
-def faults():
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(20):
-        np.ones(int(sys.argv[2]), np.uint8)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-faults()
-print(faults())
-"""
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's")
-def test_memory_of_a_block_is_kept_for_the_next() -> None:
-    """Without, every array of some megabytes comes in pages that are not there yet."""
-    plain = os.environ | {"MALLOC_TRIM_THRESHOLD_": "65536"}  # as Dask has it
-    found = []
-    for how in ("not", "kept"):
-        command = [sys.executable, "-c", FAULTS, how, str(1 << 21)]
-        found.append(
-            int(subprocess.run(command, env=plain, check=True, capture_output=True).stdout)
-        )
-    assert found[1] < 1024 < found[0]  # pages of two arrays, of twenty
-
-
-@pytest.mark.parametrize("said", [{}, {"TRIM": 1 << 16}, {"TRIM": 1 << 34, "MMAP": 1 << 33}])
-def test_what_the_environment_says_of_memory_stays_if_it_is_more(
-    said: dict[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("TRIM", "MMAP"):
-        monkeypatch.delenv(f"MALLOC_{name}_THRESHOLD_", raising=False)
-    for name, value in said.items():
-        monkeypatch.setenv(f"MALLOC_{name}_THRESHOLD_", str(value))
-    told: list[int] = []
-    library = SimpleNamespace(mallopt=lambda option, value: told.append(option))
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
-    keep_memory.__wrapped__()
-    assert told == ([] if "MMAP" in said else [-1, -3])

@@ -17,7 +17,25 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+import privote as pv
+
+VOTES = np.random.default_rng(0).random((20, 10, 3)) < 0.2
+
+
+def label(ledger: Any, **changes: Any) -> pv.Release:
+    """Charge one query in the worst case: three entries, or two where the budget is set."""
+    asked: dict[str, Any] = {"mechanism": pv.BinaryVoting(sigma=5.0), "epsilon": 8.0, "delta": 1e-5}
+    asked |= {"guarantee": "worst-case", "queries": 1, "dataset": "d", "ledger": ledger}
+    return pv.label(VOTES, **{**asked, **changes})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return where a ledger may be made."""
+    return tmp_path / "ledger.db"
 
 
 def binary(name: str) -> str:

@@ -35,11 +35,6 @@ def fitting(epsilon: float) -> int:
     return pv.label(VOTES, epsilon=epsilon, delta=1e-5, **asked).answered
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.db"
-
-
 def test_worst_case_budget_holds_over_runs(path: Path) -> None:
     whole = fitting(8.0)
     first = label(path, guarantee="worst-case", queries=3)
@@ -229,32 +224,7 @@ def test_environment_key(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             pv.Ledger.open(path)
 
 
-@pytest.mark.parametrize("key", ["", "00" * 32])
-def test_a_short_key_and_another_are_refused(path: Path, key: str) -> None:
-    label(path)
-    path.with_name(path.name + ".key").write_text(key)
-    with pytest.raises(pv.LedgerError):
-        pv.Ledger.open(path)
-
-
 # -- what an attacker would try --------------------------------------------------------------------
-
-
-def test_blocks_of_sparse_ballots_follow_public_sizes_only(tmp_path: Path) -> None:
-    views = []
-    for count in (1999, 2000):
-        votes = pv.SparseBallots(
-            np.arange(count) % 1000,
-            np.arange(count) // 1000,
-            np.zeros((count, 512), bool),
-            queries=1000,
-            voters=2,
-        )
-        file = tmp_path / f"{count}.db"
-        label(file, votes)  # type: ignore[arg-type]
-        views.append([e.get("queries") for e in pv.Ledger.open(file).published()])
-    assert views[0] == views[1]
-    assert len(views[0]) > 3
 
 
 def test_orders_belong_to_a_data_set() -> None:
@@ -275,13 +245,6 @@ def test_simulated_and_real_runs_do_not_share_an_allowance(path: Path) -> None:
     label(path, seed=1)
     with pytest.raises(pv.BudgetError):
         label(path)
-
-
-def test_a_budget_alone_does_not_decide_the_kind(path: Path) -> None:
-    ledger = pv.Ledger.open(path)
-    ledger.set_budget(pv.Budget(epsilon=8.0, delta=1e-5), dataset="default")
-    ledger.close()
-    label(path, guarantee="data-dependent", queries=3)
 
 
 def test_a_secret_follows_from_the_key_alone_and_is_never_written(tmp_path: Path) -> None:

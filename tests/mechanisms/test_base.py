@@ -3,42 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
-from tests.refusals import refused
 
 import privote as pv
-from privote.mechanisms.base import check_electorate
 from privote.votes.cube import Block
 
 GATE = pv.Gate(threshold=3, sigma=1)
-
-
-@pytest.mark.parametrize(
-    ("mechanism", "said"),
-    [
-        (pv.BinaryVoting(sigma=7), "binary (sigma=7)"),
-        (pv.BinaryVoting(sigma=7, quota=0.3), "binary (sigma=7, quota=0.3)"),
-        (
-            pv.BinaryVoting(link=pv.OptimalLink(cost=0.01, order=4.0)),
-            "binary (link cost=0.01 order=4)",
-        ),
-        (pv.TauVoting(sigma=9, tau=1.8), "tau (sigma=9, tau=1.8, norm=2)"),
-        (pv.PowersetVoting(sigma=2, max_positives=3), "powerset (sigma=2, max_positives=3)"),
-        (
-            pv.PluralityVoting(sigma=40, gate=GATE),
-            "plurality (sigma=40, gate threshold=3 sigma=1)",
-        ),
-    ],
-)
-def test_it_says_what_it_is(mechanism: pv.Mechanism, said: str) -> None:
-    assert str(mechanism) == said
-    known = mechanism.parameters()
-    assert known["mechanism"] == mechanism.name
-    assert json.loads(json.dumps(known)) == known  # plain enough for a ledger
-    assert pv.MECHANISMS[mechanism.name] is type(mechanism)
 
 
 def test_it_cannot_be_changed_and_equal_ones_are_equal() -> None:
@@ -49,22 +21,6 @@ def test_it_cannot_be_changed_and_equal_ones_are_equal() -> None:
         one.sigma = 1.0  # type: ignore[misc]
     with pytest.raises(TypeError):
         pv.BinaryVoting(7.0)  # type: ignore[misc]
-
-
-@pytest.mark.parametrize("bad", [0, -1, 1.0, "3", None, True, np.nan])
-def test_an_electorate_has_whole_sizes(bad: object) -> None:
-    check_electorate(np.int32(1), 1)
-    with refused("voters"):
-        check_electorate(bad, 1)  # type: ignore[arg-type]
-    with refused("labels"):
-        check_electorate(1, bad)  # type: ignore[arg-type]
-
-
-def test_it_says_its_settings_and_which_it_needs() -> None:
-    assert set(pv.BinaryVoting.settings()) == {"gate", "sigma", "link", "quota", "false_alarm"}
-    assert pv.BinaryVoting.needs() == (("sigma", "link"),)
-    assert pv.TauVoting.needs() == (("sigma",), ("tau",))
-    assert pv.PowersetVoting.needs() == pv.PluralityVoting.needs() == (("sigma",),)
 
 
 @pytest.mark.parametrize("gate", [None, GATE])

@@ -6,20 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import norm
 
 import privote as pv
 from privote.accounting.renyi import two_sided
 
 ORDERS = np.array([1.5, 3.0, 32.0])
-
-
-def test_chances_by_hand() -> None:
-    gate = pv.Gate(threshold=50, sigma=30)
-    np.testing.assert_allclose(
-        np.exp(gate.log_probs(np.array([50, 80, 20]))),
-        [[0.5, 0.5], [norm.cdf(-1), norm.cdf(1)], [norm.cdf(1), norm.cdf(-1)]],
-    )
 
 
 def test_a_gate_far_below_is_none_and_one_far_above_says_nothing() -> None:

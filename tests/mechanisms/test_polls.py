@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from privote.accounting.renyi import DEFAULT_ORDERS
-from privote.entropy import Entropy
 from privote.errors import UnavailableError
 from privote.mechanisms import BinaryVoting
-from privote.mechanisms.outcomes import Greedy, PollSize, PollTally, Quota, Seats
+from privote.mechanisms.outcomes import Greedy, PollSize, Quota, Seats
 from privote.mechanisms.polls import NoisyBits, NoisyCounts, Peeling
 
 COUNTS = np.array([60, 55, 50, 40, 40, 30, 10, 0])
@@ -112,13 +111,3 @@ def test_prices_follow_the_rule_and_not_the_ballots() -> None:
         counts.chance(COUNTS, ONCE, 100, Greedy(costs=(Fraction(1),) * 8, money=Fraction(1)))
     rounds = Peeling(rate=0.05, seats=18)  # two losers are drawn instead
     assert np.allclose(rounds.rdp(many, orders), Peeling(rate=0.05, seats=2).rdp(many, orders))
-
-
-def test_draws_are_whole_counts_around_the_true_ones() -> None:
-    tally = PollTally(100, np.array([60, 30, 10]))
-    drawn = [
-        NoisyCounts(sigma=2.0).draw(tally, Seats(number=1), Entropy(seed)) for seed in range(300)
-    ]
-    counts = np.array([each.counts for each in drawn])
-    assert counts.dtype == np.int64
-    assert np.abs(counts.mean(axis=0) - [60, 30, 10]).max() < 0.6

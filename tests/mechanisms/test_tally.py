@@ -18,17 +18,6 @@ from privote.mechanisms.tally import PERCENT
 ORDERS = np.array([1.1, 2.0, 8.0, 64.0])
 
 
-def test_a_tally_is_released_with_noise_of_its_sigma() -> None:
-    votes = np.zeros((20_000, 10, 2), bool)
-    votes[:, :7, 0] = True
-    drawn = pv.TallyVoting(sigma=3.0).release(votes, seed=1)
-    assert drawn.dtype == np.int64
-    np.testing.assert_allclose(drawn.mean(axis=0), [7, 0], atol=0.1)
-    np.testing.assert_allclose(drawn.std(axis=0), math.sqrt(9 + 1 / 12), rtol=0.02)
-    assert (drawn < 0).any()
-    assert (drawn > 10).any()
-
-
 def test_prices_are_the_gaussians_lines() -> None:
     mech = pv.TallyVoting(sigma=5.0)
     np.testing.assert_allclose(mech.worst_case_rdp(9, 4, ORDERS), ORDERS * 4 / 50)

@@ -66,13 +66,6 @@ def test_the_worst_case_covers_every_pair_of_ballots_at_real_tallies(norm: int, 
     assert (stated <= true * 1.1).all()
 
 
-def test_refusals() -> None:
-    with refused("norm", value=3):
-        pv.TauVoting(sigma=1.0, tau=1.0, norm=3)
-    with refused("tau"):
-        pv.TauVoting(sigma=1.0, tau=0.0)
-
-
 @pytest.mark.parametrize("norm", [1, 2])
 @pytest.mark.parametrize("grid", [7, 64, 1000, 2**40])
 def test_a_grid_rounds_weights_down_and_never_exceeds_the_norm(norm: int, grid: int) -> None:

@@ -51,15 +51,6 @@ def test_more_noise_or_budget_never_buys_less(
         assert count(binary(sigma), voters, labels, epsilon * more, DELTA) >= here
 
 
-def test_queries_until_out() -> None:
-    assert planning.queries_until_out(binary(7.0), 10, 46, 2.0) == 23
-    assert planning.queries_until_out(pv.PowersetVoting(sigma=7.0), 10, 46, 0.5) == 92
-    for mechanism, most in ((binary(7.0), 10), (pv.TauVoting(sigma=7.0, tau=1.0), 1)):
-        for surprises in (0, most + 1):
-            with refused("surprises_per_query"):
-                planning.queries_until_out(mechanism, 10, 46, surprises)
-
-
 @pytest.mark.parametrize(
     "mechanism",
     [binary(7.0), pv.BinaryVoting(link=pv.OptimalLink(cost=0.05, order=4.0))],
@@ -112,19 +103,6 @@ def test_sigma_for_every_mechanism(make: object) -> None:
         return RenyiFilter(8.0, DELTA, None, orders).fitting(each, 1000)
 
     assert fit(0.998 * sigma) < 40 <= fit(sigma)
-
-
-@pytest.mark.parametrize(
-    ("mechanism", "epsilon"),
-    [(binary(3.0), 0.5), (pv.PowersetVoting(sigma=2.0), 25.0)],
-    ids=str,
-)
-def test_likely_orders_say_what_all_of_them_say(mechanism: pv.Mechanism, epsilon: float) -> None:
-    orders = likely_orders(epsilon, DELTA)
-    each = mechanism.worst_case_rdp(30, 3, orders)
-    few = RenyiFilter(epsilon, DELTA, None, orders).fitting(each, 10**9)
-    assert few == planning.queries_for(mechanism, 30, 3, epsilon, DELTA)
-    assert len(orders) < 20
 
 
 @pytest.mark.parametrize("surprises", [0.3, 1.0, 2.4])

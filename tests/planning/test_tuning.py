@@ -15,7 +15,7 @@ from tests.refusals import refused
 import privote as pv
 from privote import planning
 from privote.planning.tuning import Quality, Trial, noise_free, quality, quality_of
-from privote.votes.cube import Ballots, SparseBallots
+from privote.votes.cube import Ballots
 
 EPSILON, DELTA = 4.0, 1e-5
 BUDGET: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA}
@@ -94,17 +94,7 @@ def test_the_worst_case_and_sealed_prices_are_those_of_the_release(name: str) ->
         assert (release.sealed.epsilon <= EPSILON) is fits
 
 
-@pytest.mark.parametrize("name", ["binary", "tau"])
-def test_sparse_ballots_count_as_dense_ones(name: str) -> None:
-    mechanism = MECHANISMS[name]
-    votes = votes_for(mechanism, 30, voters=6)
-    query, voter = np.nonzero(np.ones(votes.shape[:2]))
-    sparse = SparseBallots(query, voter, votes[query, voter], queries=30, voters=6)
-    dense, few = (planning.queries_that_fit(mechanism, v, 4.0, DELTA) for v in (votes, sparse))
-    assert dense == few
-
-
-# Table of docs/measured.md: tmc2007, delta 1e-5, epsilon 20.
+# Table of docs/accounting.md: tmc2007, delta 1e-5, epsilon 20.
 @pytest.mark.parametrize(
     ("sigma", "expected"),
     [(7.0, (123, 18, 462)), (12.0, (366, 55, 526)), (20.0, (988, 153, 384))],
@@ -201,28 +191,6 @@ def test_what_is_wanted_without_noise() -> None:
 
 def noises(*sigmas: float) -> list[pv.Mechanism]:
     return [pv.BinaryVoting(sigma=sigma) for sigma in sigmas]
-
-
-def test_without_truth_the_majority_is_the_reference(votes: Any) -> None:
-    tuning = planning.tune(votes, noises(0.01), **BUDGET)
-    assert tuning.against == "noise-free majority"
-    assert tuning.trials[0].noise_free.wrong == 0
-    assert tuning.trials[0].quality.wrong == pytest.approx(0)
-
-
-def test_whatever_is_found_says_that_it_is_not_private(votes: Any) -> None:
-    truth, steps = 1 - majority(votes), list[tuple[int, int]]()
-    tuning = planning.tune(
-        votes, noises(5, 9), truth, **BUDGET, progress=lambda *step: steps.append(step)
-    )
-    facts = tuning.facts()
-    assert steps == [(0, 2), (1, 2)]
-    assert next(iter(facts)) == "note"
-    assert facts["note"] == planning.NOT_PRIVATE
-    assert facts["private"] is False
-    assert facts["against"] == "truth"
-    assert facts["trials"][0]["noise_free"]["wrong"] == 1.0
-    assert facts["trials"][1]["parameters"] == {"mechanism": "binary", "sigma": 9.0}
 
 
 @pytest.mark.parametrize("guarantee", ["allowance", "worst-case", "data-dependent"])

@@ -112,13 +112,6 @@ def test_a_seed_is_said_and_noise_is_fresh_without() -> None:
     assert (one.simulated, seeded[0].simulated) == (False, True)
 
 
-@pytest.mark.filterwarnings("ignore:an epsilon of")
-@pytest.mark.parametrize(("epsilon", "times"), [(1.0, "2.7"), (8.0, "2,9"), (1000.0, "e^epsilon")])
-def test_the_statement_says_how_much_an_epsilon_lets_through(epsilon: float, times: str) -> None:
-    said = pv.poll(BALLOTS, epsilon=epsilon, delta=1e-6).statement()
-    assert f"no outcome would become more than {times}" in said
-
-
 def test_polls_of_the_same_people_add_up(charged: dict[str, Any]) -> None:
     first = pv.poll(BALLOTS, **charged, budget=1.3)
     assert "'club'" in first.statement()

@@ -38,19 +38,6 @@ def test_cells() -> None:
     assert cell(np.False_) == "no"
 
 
-def test_a_plain_table_to_the_letter() -> None:
-    assert text_table(ROWS, title="Answers", caption="sigma = 7", width=80) == (
-        "Answers\n"
-        "\n"
-        " guarantee        queries   delta   mark                     BAC\n"
-        " ───────────────────────────────────────────────────────────────\n"
-        " allowance            988    1e-5   unconditional              –\n"
-        " data-dependent    12,345       –   for the owner's eyes   0.912\n"
-        "\n"
-        "sigma = 7\n"
-    )
-
-
 @pytest.mark.parametrize("width", [80, 100])
 def test_wide_rows_stay_within_the_width_and_lose_nothing(width: int) -> None:
     rows = [{f"column {i}": "several words that wrap " * 2 for i in range(6)} | {"n": 123456}]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import uuid
 from pathlib import Path
 
@@ -21,13 +20,6 @@ pytest.importorskip("fsspec")
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
     place = str(tmp_path) if request.param == "path" else f"memory://{uuid.uuid4().hex}"
     return Folder(f"{place}/votes")
-
-
-def test_nothing_is_there_before_something_is_written(folder: Folder) -> None:
-    assert folder.files() == {}
-    folder.remove()
-    folder.remove("a")
-    assert folder.files() == {}
 
 
 def test_what_is_written_is_read(folder: Folder) -> None:
@@ -80,11 +72,6 @@ def test_removed(folder: Folder) -> None:
     assert folder.files() == {"b": 1}
     folder.remove()
     assert folder.files() == {}
-
-
-def test_a_folder_can_be_sent(folder: Folder) -> None:
-    folder.write("a", b"1")
-    assert pickle.loads(pickle.dumps(folder)).read("a") == b"1"
 
 
 def test_a_write_that_fails_leaves_what_was_there(

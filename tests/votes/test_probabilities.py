@@ -33,15 +33,6 @@ def test_floats_in_a_file_are_what_they_are_in_memory(tmp_path, kind):
 
 
 @EVERY
-def test_blocks_of_any_size_hold_the_same(tmp_path, kind, monkeypatch):
-    path = write(kind, tmp_path, CHANCES)
-    whole = ballots_of(path, "auto").to_array()
-    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 8 * VOTERS * LABELS)
-    assert (ballots_of(path, "auto").to_array() == whole).all()
-    assert (ballots_of(path, "auto").head(11).to_array() == whole[:11]).all()
-
-
-@EVERY
 @pytest.mark.parametrize("odd", [np.nan, -0.5, 1.5, np.inf])
 def test_what_is_no_probability_is_refused_before_any_charge(tmp_path, kind, odd):
     cube = CHANCES.copy()
@@ -65,27 +56,19 @@ def test_the_type_tells_and_not_what_the_file_holds(tmp_path, kind):
 
 
 @EVERY
-def test_a_threshold_makes_votes_of_them(tmp_path, kind):
-    full = np.where(CHANCES == -1, 0, CHANCES)
-    path = write(kind, tmp_path, full)
-    ballots = ballots_of(path, "auto", 0.5)
-    assert ballots.steps == 1
-    assert (ballots.to_array() == (full >= 0.5)).all()
-
-
-@EVERY
-def test_a_mechanism_that_counts_whole_votes_refuses_them(tmp_path, kind):
+def test_a_threshold_or_a_grid_says_how_they_are_read(tmp_path, kind):
     path = write(kind, tmp_path, CHANCES)
     with refused("votes[query 0, voter 0, label 1]", pv.BallotError):
         pv.label(path, mechanism=pv.BinaryVoting(sigma=9.0), **BUDGET)
-
-
-@EVERY
-def test_a_mechanism_with_a_grid_takes_its_own_steps(tmp_path, kind):
     tallies = pv.TallyVoting(sigma=9.0, grid=20)
-    ballots = ballots_of(write(kind, tmp_path, CHANCES), tallies)
+    ballots = ballots_of(path, tallies)
     assert ballots.steps == 20
     assert (ballots.to_array() == tallies.ballots(CHANCES).to_array()).all()
+    (tmp_path / "full").mkdir()
+    full = np.where(CHANCES == -1, 0, CHANCES)
+    ballots = ballots_of(write(kind, tmp_path / "full", full), "auto", 0.5)
+    assert ballots.steps == 1
+    assert (ballots.to_array() == (full >= 0.5)).all()
 
 
 # -- tables: their cells have no type --------------------------------------------------------------

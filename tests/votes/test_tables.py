@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,8 @@ from tests.refusals import refused
 import privote as pv
 from privote.datasets.tables import raw_table
 from privote.errors import InputError
-from privote.votes.tables import (
-    ODD,
-    CSVFile,
-    Sheet,
-    YesNo,
-    columns_in_words,
-    is_gap,
-    name_of,
-    open_sheet,
-)
+from privote.votes import arrays as votefiles
+from privote.votes.tables import ODD, CSVFile, Sheet, YesNo, is_gap, name_of, open_sheet
 
 
 def whole(sheet: Sheet) -> tuple[list[int], list[list[Any]]]:
@@ -71,11 +64,6 @@ def test_sources_are_alike() -> None:
         open_sheet(pd.DataFrame([[1, 2]], columns=[1, "1"]), "it")
 
 
-def test_a_header_with_other_separators_says_which_there_are() -> None:
-    assert columns_in_words(["a|b|c"])[0].endswith("separated by commas, semicolons or tabs")
-    assert columns_in_words(["a|b", "c"]) == ("'a|b', 'c'", None)
-
-
 @pytest.mark.parametrize("name", ["votes.xlsx", "votes.XLS", "votes.ods", "votes.txt"])
 def test_a_spreadsheet_is_to_be_saved_as_csv(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"PK")
@@ -106,3 +94,216 @@ def test_what_a_name_is() -> None:
     assert [name_of(cell) for cell in (" a ", "'=b", 7, 7.0, np.int8(7), None, float("nan"))] == [
         "a", "=b", "7", "7", "7", "", "",
     ]  # fmt: skip
+
+
+FORMS = {
+    "a row a ballot": "query,voter,x,y\nq10,anna,yes,no\nq2,anna,1,\nq2,bob,0,TRUE\nq10,bob,,0\n",
+    "semicolons": "voter;query;x;y\nbob;q10;NaN;0\nanna;q2;1;\nbob;q2;0;1\nanna;q10;1;0\n",
+    "a mark and blanks": (
+        "\ufeffquery, voter ,x,y\n\n q10 ,anna, 1 ,0\nq2,anna,1,\n,,,\nq2, bob,0,1\nq10,bob,-1,0\n"
+    ),
+}
+CUBE = [[[1, -1], [0, 1]], [[1, 0], [-1, 0]]]  # q2, q10 by anna, bob by x, y
+
+
+def sheet(folder: Path, text: str, name: str = "votes.csv", **options: Any) -> pv.Ballots:
+    (folder / name).write_text(text, encoding="utf-8")
+    return votefiles.read(folder / name, **options)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_of_several_queries(form: str, tmp_path: Path) -> None:
+    ballots = sheet(tmp_path, FORMS[form])
+    assert ballots.to_array().tolist() == CUBE
+    assert ballots.query_names == ("q2", "q10")  # by their names, not by their rows
+    assert ballots.voter_names == ("anna", "bob")
+    assert ballots.label_names == ("x", "y")
+    assert ballots.missing
+    assert "anna" not in repr(ballots)
+
+
+@pytest.mark.parametrize("head", ["", "voter", "Name", "id"])
+def test_one_query_by_voters_who_are_named(head: str, tmp_path: Path) -> None:
+    ballots = sheet(tmp_path, f"{head},x,y\nbob,0,1\nanna,1,no\n")
+    assert ballots.to_array().tolist() == [[[1, 0], [0, 1]]]
+    assert ballots.voter_names == ("anna", "bob")
+    assert ballots.query_names is None
+
+
+def test_one_query_by_voters_without_names(tmp_path: Path) -> None:
+    ballots = sheet(tmp_path, "x\ty\n0\t1\n1\t\n", "votes.tsv")
+    assert ballots.to_array().tolist() == [[[0, 1], [1, -1]]]
+    assert ballots.voter_names is None
+    one = sheet(tmp_path, "x\n0\n1\n")
+    assert one.shape == (1, 2, 1)
+
+
+def test_probabilities_need_a_threshold(tmp_path: Path) -> None:
+    text = "id;x;y\n1;0,5;0\n2;0.2;1\n3;;1e-3\n"
+    assert sheet(tmp_path, text, threshold=[0.4, 0.001]).to_array().tolist() == [
+        [[1, 0], [0, 1], [-1, 1]]
+    ]
+    with refused("votes.csv, line 2, column 'x'", pv.BallotError):
+        sheet(tmp_path, text)
+
+
+def frame() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "query": [10, 2, 2, 10],
+            "voter": ["anna", "anna", "bob", "bob"],
+            "x": [True, True, False, None],
+            "y": [0.0, np.nan, 1.0, 0.0],
+        }
+    )
+
+
+def test_data_frames() -> None:
+    for given in (frame(), frame().set_index(["query", "voter"]), frame().sample(frac=1)):
+        ballots: Any = pv.Ballots.of(given)
+        assert ballots.to_array().tolist() == CUBE
+        assert (ballots.query_names, ballots.voter_names) == (("2", "10"), ("anna", "bob"))
+    wide = pd.DataFrame([[1, 0], [0, 1]], index=["bob", "anna"], columns=["x", "y"])
+    named: Any = pv.Ballots.of(wide)
+    assert named.to_array().tolist() == [[[0, 1], [1, 0]]]
+    assert named.voter_names == ("anna", "bob")
+    soft: Any = pv.Ballots.of(wide * 0.5, threshold=0.5)
+    assert soft.to_array().tolist() == [[[0, 1], [1, 0]]]
+    with refused("votes, row 1, column 'y'", pv.BallotError):
+        pv.Ballots.of(frame().assign(y=[0, 3, 1, 0]))
+
+
+class Polars:
+    """A frame as polars has them."""
+
+    def __init__(self, columns: dict[str, list[Any]]) -> None:
+        self.columns, self._held = list(columns), columns
+
+    def get_columns(self) -> Any:
+        raise AssertionError("series are not asked for")
+
+    def to_dict(self, *, as_series: bool) -> dict[str, list[Any]]:
+        assert not as_series
+        return self._held
+
+
+def test_frames_of_others() -> None:
+    pa = pytest.importorskip("pyarrow")
+    held = {"query": [1, 1], "voter": ["a", "b"], "x": [True, None]}
+    for given in (pa.table(held), Polars(held)):
+        ballots: Any = pv.Ballots.of(given)
+        assert ballots.to_array().tolist() == [[[1], [-1]]]
+
+
+def test_one_voter_does_not_decide_what_is_asked(tmp_path: Path) -> None:
+    text = "query,voter,x\n1,a,1\n1,b,0\n2,a,1\n"
+    with refused("votes.csv, line 4, column 'query'", pv.BallotError):
+        sheet(tmp_path, text)
+    ballots = sheet(tmp_path, text + "3,,\n2,,\n")  # a list that is public
+    assert ballots.query_names == ("3", "2", "1")
+    assert ballots.to_array()[:2].tolist() == [[[-1], [-1]], [[1], [-1]]]
+    with refused(None, pv.BallotError):  # a row is a ballot
+        sheet(tmp_path, "query,voter,label,vote\n1,a,x,1\n1,b,x,0\n")
+
+
+def test_more_cells_than_a_file_can_tell_are_refused(tmp_path: Path) -> None:
+    rows = "".join(f"q{i},v{i},1\nq{i},v{i + 1},1\n" for i in range(40_000))
+    with pytest.raises(pv.BallotError, match=r"would unpack to 1\.6e\+09 bytes"):
+        sheet(tmp_path, "query,voter,x\n" + rows)
+
+
+# -- names on their way to the release -------------------------------------------------------------
+
+SETTINGS: dict[str, Any] = {
+    "mechanism": pv.BinaryVoting(sigma=7.0),
+    "epsilon": 8.0,
+    "delta": 1e-5,
+    "seed": 0,
+    "guarantee": "allowance",
+}
+
+
+def big(queries: int = 6, voters: int = 20) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    query, voter = np.divmod(np.arange(queries * voters), voters)
+    return pd.DataFrame(
+        {
+            "query": [f"case {q}" for q in query],
+            "voter": [f"site {v}" for v in voter],
+            **{name: rng.random(len(query)) < 0.2 for name in ("fever", "=cough")},
+        }
+    )
+
+
+def test_names_travel_to_the_release_but_not_those_of_voters(tmp_path: Path) -> None:
+    release = pv.label(big(), output=tmp_path / "out.npz", **SETTINGS)
+    again = pv.Release.load(tmp_path / "out.npz")
+    for one in (release, again):
+        assert one.label_names == ("fever", "=cough")
+        assert one.query_names == tuple(f"case {q}" for q in range(6))
+        assert "site" not in repr(one) + str(one.facts()) + one.statement() + one.summary()
+    assert b"site" not in (tmp_path / "out.npz").read_bytes()
+    few = pv.label(big(), **{**SETTINGS, "queries": 2})
+    assert few.query_names == ("case 0", "case 1")
+
+
+def test_a_draft_keeps_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError("full")
+
+    out = tmp_path / "out.npz"
+    with monkeypatch.context() as patch:
+        patch.setattr(pv.Release, "save", fail)
+        with pytest.raises(pv.ChargedError):
+            pv.label(big(), output=out, **SETTINGS)
+    release = pv.label(None, output=out, resume=True, **SETTINGS)
+    assert release.query_names == tuple(f"case {q}" for q in range(6))
+    assert release.label_names == ("fever", "=cough")
+
+
+def test_names_of_arrays(tmp_path: Path) -> None:
+    votes = np.zeros((2, 3, 1), bool)
+    names = {"voter_ids": ["a", "b", "c"], "label_names": ["x"], "query_names": [7, 8]}
+    np.savez(tmp_path / "v.npz", votes=votes, **names)
+    ballots = votefiles.read(tmp_path / "v.npz")
+    assert ballots.head(1).query_names == ("7",)
+    assert ballots.clip(1).voter_names == ("a", "b", "c")
+
+
+SWAPPED = [(30, 1, 4), (2, 2001, 4), (40, 1000, 8), (50, 40, 1000)]
+USUAL = [(1, 3000, 4), (400, 50, 20), (4000, 50, 1000), (2, 2, 2), (3, 100, 4), (40, 400, 8)]
+
+
+@pytest.mark.parametrize("shape", [*SWAPPED, *USUAL])
+def test_axes_that_look_swapped_are_a_warning(
+    shape: tuple[int, ...], recwarn: pytest.WarningsRecorder
+) -> None:
+    pv.label(np.zeros(shape, bool), **SETTINGS)
+    said = [one for one in recwarn if "are they in this order" in str(one.message)]
+    assert bool(said) is (shape in SWAPPED)
+    recwarn.clear()
+    names = [f"v{n}" for n in range(shape[1])]  # say which axis is the voters'
+    pv.label(np.zeros(shape, bool), voter_ids=names, **SETTINGS)
+    named = [one for one in recwarn if "are they in this order" in str(one.message)]
+    assert len(named) == (shape[1] == 1)
+
+
+def test_a_first_line_that_reads_like_a_ballot_is_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "votes.csv"
+    file.write_text("yes,no\n0,1\n1,1\n")
+    with pytest.warns(pv.PrivoteWarning, match=r"votes\.csv: the first line is taken for a header"):
+        pv.Ballots.of(file)
+    file.write_text("voter,0,1,2\nanna,1,0,0\nbob,0,1,1\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pv.Ballots.of(file)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_spreadsheets_marks_and_encodings_are_read(tmp_path: Path, encoding: str) -> None:
+    """What a poll reads, votes are read from, too."""
+    path = tmp_path / "votes.csv"
+    path.write_text("voter;Grün;Blau\nann;x;\nbo;✓;-\ncy;f;X\n", encoding=encoding)
+    ballots = pv.Ballots.of(path)
+    assert ballots.label_names == ("Grün", "Blau")
+    assert ballots.to_array().tolist() == [[[1, -1], [1, -1], [0, 1]]]

@@ -166,9 +166,7 @@ class RenyiFilter:
         places = [int(np.searchsorted(self.orders, order)) for order in self.pinned]
         for place, order in zip(places, self.pinned, strict=True):
             if place == len(self.orders) or self.orders[place] != order:
-                raise InputError(
-                    "orders", f"must include {order:g}, the order at which this budget is counted"
-                )
+                raise InputError("orders", f"must include {order:g}, the order of this budget")
         return places
 
     def _multiple(self, curve: Floats) -> float:

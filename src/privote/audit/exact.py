@@ -101,9 +101,7 @@ class AuditReport:
             *(
                 []
                 if self.independent
-                else [
-                    "  probabilities: as the mechanism states them; there is no textbook definition"
-                ]
+                else ["  probabilities: the mechanism's own, no textbook has it"]
             ),
             f"  rdp_by_voter: smallest enumerated/stated {self.tightness:.9f}",
             *(

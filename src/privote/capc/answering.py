@@ -66,9 +66,7 @@ class AnsweringParty(Role):
             raise PeerError(f"{sender} cannot ask itself")
         self._check_queries(answer.queries)
         if answer.batch in self._seen or answer.batch in self._batches:
-            raise m.RepeatedError(
-                f"batch {answer.batch} was already asked: it is answered only once"
-            )
+            raise m.RepeatedError(f"batch {answer.batch} was already asked")
         self._forget_all_of(sender)
         self._batches[answer.batch] = _Batch(sender, answer.queries)
         self.timers.set(answer.batch, terms.timeout)

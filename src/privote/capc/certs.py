@@ -180,9 +180,7 @@ def _described(each: x509.Certificate, where: str) -> Certificate:
             f"{where} is not a site's certificate: `privote capc certs make` makes one"
         ) from None
     if constraints.ca:
-        raise InputError(
-            f"{where} can sign other certificates (CA:TRUE), which a site's certificate must not"
-        )
+        raise InputError(f"{where} must not be able to sign certificates (CA:TRUE)")
     if len(names) != 1 or not NAME.fullmatch(names[0]):
         raise InputError(f"{where} must name exactly one site, got {names!r:.80}")
     return Certificate(

@@ -271,10 +271,7 @@ class PrivacyGuardian(Role):
             phase = self._journal.phase(batch)
             known = "unknown" if phase is None else f"no longer open ({phase})"
             if phase == CHARGED:
-                known = (
-                    "charged, but not open since the guardian was restarted: run the query again "
-                    "to resume it"
-                )
+                known = "charged, but closed by a restart: run the query again"
             raise PeerError(f"batch {batch} is {known}")
         held: _Batch = self._batches[batch]
         return held

@@ -115,9 +115,7 @@ class SiteModel:
                 check_written("it", json.loads(str(file["written"])), _FORMAT)
             wanted = {"labels", "thresholds", "weights0", "bias0"}
             if {*file.names} - {"written"} != wanted:
-                raise InputError(
-                    f"it must contain {sorted(wanted)}, got {sorted(file.names)!r:.80}"
-                )
+                raise InputError(f"it needs {sorted(wanted)}, got {sorted(file.names)!r:.80}")
             arrays = {name: file[name] for name in wanted}
         except InputError as error:
             raise InputError(f"{path} must be a linear model saved as .npz: {error}") from None

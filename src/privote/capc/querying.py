@@ -130,8 +130,8 @@ class QueryingParty(Role):
             return self._fail(
                 PeerError(
                     f"only {len(self._shares)} of {len(self._out) + len(self._shares)} parties "
-                    f"answered, and at least {minimum} are required; the charge remains, and the "
-                    "batch can be resumed"
+                    f"answered, at least {minimum} are required; the charge remains; resume the "
+                    "batch"
                 )
             )
         self._stage = _CHOSEN
@@ -196,9 +196,7 @@ class QueryingParty(Role):
     def _hear_ready(self, sender: str, ready: m.Ready) -> list[r.Action]:
         self._check_batch(ready.batch)
         if self._stage != _CHOSEN or self._ready is not None:
-            raise PeerError(
-                f"batch {ready.batch} was not submitted for a decision, or was submitted twice"
-            )
+            raise PeerError(f"batch {ready.batch} was not submitted for a decision")
         if set(ready.parties) - set(self._shares) or len(ready.parties) < self.terms.minimum:
             raise PeerError(f"batch {ready.batch} would be decided with parties other than agreed")
         try:

@@ -241,8 +241,7 @@ class Role(ABC):
         if hello.coalition != self.terms.digest():
             raise PeerError(
                 f"{sender} has different terms of the coalition (digest {hello.coalition[:12]}) "
-                f"than {self.name} (digest {self.terms.digest()[:12]}): all sites need the same "
-                "terms"
+                f"than {self.name} (digest {self.terms.digest()[:12]}): all sites need the same"
             )
         if hello.engine != self.engine:
             raise PeerError(f"{sender} uses engine {hello.engine!r}, {self.name} {self.engine!r}")

@@ -49,9 +49,9 @@ def stamp_of(answers: LabelledBatch) -> str:
     """Return what must stand on everything that is made of a batch; empty if it is secure."""
     why = []
     if answers.engine == CLEAR:
-        why.append("INSECURE: computed in clear text, without secrecy")
+        why.append("INSECURE: the engine computes in clear and hides nothing")
     if answers.simulated:
-        why.append("SIMULATED: masks and noise come from a seed, so they protect nobody")
+        why.append("SIMULATED: masks and noise come from a seed and protect nobody")
     return "; ".join(why)
 
 
@@ -121,20 +121,14 @@ def _noise(facts: dict[str, Any]) -> list[str]:
     lines = [
         f"Noise: each of the {voters} answering sites draws a share; nobody knows the sum. Any "
         f"{voters - 1} shares together have the sigma above. So epsilon also holds against each "
-        "single site, which knows its own share, and against the guardian, if it knows at most "
-        "one share."
+        "site, which knows its own share, and against the guardian if it knows at most one."
     ]
     if missing:
-        lines.append(
-            f"The guardian drew the shares of the missing sites, and knows them: {missing}."
-        )
+        lines.append(f"The guardian drew, and knows, the shares of missing sites: {missing}.")
     if missing in said:
-        lines.append(
-            f"If all batches were like this, the guarantee against it would be {said[missing]}."
-        )
+        lines.append(f"If all batches were like this, against it: {said[missing]}.")
     return lines + [
-        f"Against anyone who knows {known} shares (its own and any it was told), the guarantee "
-        f"is: {left}."
+        f"Against anyone who knows {known} shares, the guarantee is: {left}."
         for known, left in said.items()
     ]
 
@@ -197,9 +191,7 @@ def allowance_said(facts: dict[str, Any]) -> str | None:
         return None
     least = min(facts["allowance_by_party"].values())
     unit = facts["surprise_unit"]
-    return (
-        f"{least} {unit}s per site in total; {least / facts['queries']:.2g} per row of this batch"
-    )
+    return f"{least} {unit}s per site in total; {least / facts['queries']:.2g} per row"
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ class Terms:
         if len({folded(site) for site in self.sites}) < len(self.sites):
             raise InputError(
                 "parties",
-                "must have names that differ in more than upper and lower case",
+                "must differ in more than case",
                 self.sites,
             )
         fewest = min(len(self.voters(querier)) for querier in self.queriers)

@@ -308,9 +308,8 @@ def _show_simulation(facts: dict[str, Any], output: Path) -> None:
     print_table(facts["figures"])
     say(
         "ACC is accuracy; BAC is balanced accuracy (0.5 for random labels). Both compare with "
-        "the true\nlabels, which only a simulation knows; an abstention counts as 0. In a real "
-        "coalition nobody\nsees the votes or their majority.\nLabels and statement: "
-        f"{output / 'answers'}"
+        "the true\nlabels; an abstention counts as 0. In a real coalition nobody sees votes or "
+        f"their majority.\nLabels and statement: {output / 'answers'}"
     )
     if facts["engine"] != "clear":
         say(f"Every site's files, keys and log: {output}")

@@ -147,9 +147,7 @@ def read_stated(path: Path) -> tuple[dict[str, Any], Array | None, list[dict[str
             pairs = zip_longest(*(_SOFTWARE.sub("Software", each).split("\n") for each in texts))
             wrong += [_wrong("text", one, two) for one, two in pairs if one != two][:1]
     except (OSError, TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
-        raise InputError(
-            "statement", f"{str(path)!r} is not the statement of a release: {error}"
-        ) from None
+        raise InputError("statement", f"{str(path)!r} is not a statement: {error}") from None
     return facts, numbers, wrong
 
 
@@ -185,7 +183,7 @@ def check_statement(path: Path, *, force: bool, keep: Sequence[Path]) -> None:
     if path.suffix == ".json":
         raise InputError(
             "statement",
-            "must not end in .json: it is a text file, and its .json is written beside it",
+            "must be a text file; its .json is written beside it",
         )
     check_new("statement", path, force=force, keep=keep)
     check_new("statement", path.with_suffix(".json"), force=force, keep=keep)
@@ -236,9 +234,7 @@ def read_array(path: Path, argument: str, *, queries: Sequence[str] | None = Non
             return read_npy(path)
         arrays = ArrayFile(path)
         if argument not in arrays:
-            raise ValueError(
-                f"must contain an array {argument!r}; it contains: {', '.join(arrays.names)}"
-            )
+            raise ValueError(f"needs an array {argument!r}; it has: {', '.join(arrays.names)}")
         return arrays[argument]
     except (OSError, ValueError) as error:
         raise InputError(argument, f"{str(path)!r} cannot be read: {error}") from None

@@ -133,9 +133,7 @@ def label(
         raise InputError("show_sealed", rule)
     mech = mechanism.build() if mechanism.named else "auto"
     if probabilities is not None and getattr(mech, "name", "tally") != "tally":
-        raise InputError(
-            "probabilities", "needs a mechanism that releases tallies: auto or tally", str(mech)
-        )
+        raise InputError("probabilities", "needs mechanism auto or tally", str(mech))
     names: Sequence[str] | None = None if voter_ids is None else read_names(voter_ids)
     read = [path for path in (Path(votes), baseline, voter_ids) if path is not None]
     read += account.files

@@ -99,9 +99,7 @@ def numbers(argument: str, text: str | None) -> float | list[float] | None:
     try:
         values = [float(part) for part in text.split(",")]
     except ValueError:
-        raise InputError(
-            argument, "must be a number or a comma-separated list of numbers", text
-        ) from None
+        raise InputError(argument, "must be a number or a list: 0.1,0.2", text) from None
     return values[0] if len(values) == 1 else values
 
 

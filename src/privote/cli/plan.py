@@ -267,10 +267,7 @@ def _show_tuning(tuning: Tuning, read_as: str) -> None:
         say(f"left out: {name}: {why}")
     limit = f"within {tuning.drop:g} of the best noise-free outcome"
     if chosen is None:
-        say(
-            f"No setting keeps the share of wrong labels {limit} and answers a query under "
-            f"{tuning.guarantee}."
-        )
+        say(f"No setting with wrong labels {limit} answers a query under {tuning.guarantee}.")
         return
     say(
         f"{chosen.mechanism} answers the most queries under {tuning.guarantee} "

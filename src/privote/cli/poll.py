@@ -112,9 +112,7 @@ def poll(
     if file is None:
         raise InputError("give FILE, or --plan")
     if voters is not None:
-        raise InputError(
-            "voters", "needs `plan`: otherwise voters are counted from the ballots", voters
-        )
+        raise InputError("voters", "needs `plan`: ballots are counted", voters)
     if show_sealed and output is None:
         raise InputError("--show-sealed needs --output")
     if options is not None:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privote.errors import InputError, missing_extra
+from privote.files import check_file
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -19,12 +20,13 @@ Pixels = npt.NDArray[np.float32]
 Look = TypeVar("Look")
 
 FITS = ("stretch", "crop")
+_FORMATS = ("JPEG", "PNG")  # whatever a file is called; of others Pillow runs programs to read them
 _DEEP = ("I", "I;16", "I;16L", "I;16B")  # Pillow's names for 16-bit grey, by version and byte order
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Images:
-    """Image files as one array (images, channels, height, width) that stays on disk.
+    """JPEG and PNG files as one array (images, channels, height, width) that stays on disk.
 
     ``images[rows]`` reads those rows as float32 in [0, 1]; ``images.take(rows)`` reads nothing and
     gives fewer images. It has a length and answers to one index, so a PyTorch ``DataLoader`` takes
@@ -121,11 +123,10 @@ class Images:
             from PIL import Image
         except ImportError:
             raise missing_extra("pictures", "reading images") from None
+        check_file(path, "image")  # a named pipe would wait for ever
         try:
-            with Image.open(path) as image:
+            with Image.open(path, formats=_FORMATS) as image:
                 return look(image)
-        except FileNotFoundError:
-            raise InputError(f"the image {path} is missing") from None
         except Exception as error:  # Pillow raises many kinds, by what is wrong with a file
             raise InputError(f"the image {path} cannot be read: {error}") from None
 

@@ -238,23 +238,23 @@ def _row(text: str, attributes: list[Attribute], sparse: bool) -> dict[int, floa
     row: dict[int, float] = {}
     for place, value in entries:
         if place in row:
-            raise ValueError(f"attribute {place} occurs twice")
+            raise ValueError(f"attribute {place} is mentioned twice")
         try:
             row[place] = attributes[place].number(value)
         except ValueError:
             name = attributes[place].name
-            raise ValueError(f"the value is not one of attribute {name!r}") from None
+            raise ValueError(f"what stands there is no value of attribute {name!r}") from None
     return row
 
 
 def _entries(text: str, attributes: int) -> Iterator[tuple[int, str]]:
     """Yield the columns and values that a sparse row mentions."""
     if not (text.startswith("{") and text.endswith("}")):
-        raise ValueError("a sparse row must be in braces")
+        raise ValueError("a sparse row must stand in braces")
     for entry in text[1:-1].split(",") if text[1:-1].strip() else ():
         index, *value = entry.split(maxsplit=1)
         if not (value and index.isdecimal() and int(index) < attributes):
-            raise ValueError("an entry must be the index of an attribute and a value")
+            raise ValueError("an entry must be the index of an attribute, and a value")
         yield int(index), value[0]
 
 

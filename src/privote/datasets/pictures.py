@@ -122,9 +122,7 @@ def _files(rows: RawTable, column: str, files: Sequence[str]) -> list[str]:
             rule = "must name a picture in the folder" + (", and names several" if match else "")
             raise InputError(rows.at(row, column), rule, name)
         if found.setdefault(match[0], row) != row:
-            raise InputError(
-                rows.at(row, column), "must name a different picture in every row", name
-            )
+            raise InputError(rows.at(row, column), "must differ in every row", name)
     return list(found)
 
 

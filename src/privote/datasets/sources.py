@@ -77,9 +77,6 @@ def columns(path: Path, names: Sequence[str], source: str) -> list[npt.NDArray[n
     rows = []
     for line, row in records:
         if len(row) <= max(places):
-            raise InputError(
-                f"{path}, line {line}: has {len(row)} values, and the header has {len(header)} "
-                "names"
-            )
+            raise InputError(f"{path}, line {line}: {len(row)} values, but {len(header)} columns")
         rows.append([row[place] for place in places])
     return [np.array([row[at] for row in rows], dtype=np.str_) for at in range(len(names))]

@@ -214,9 +214,8 @@ def _numbers(raw: RawTable, name: str) -> npt.NDArray[np.float32]:
             except (TypeError, ValueError, OverflowError):
                 raise InputError(
                     raw.at(row, name),
-                    "must be a number, like every feature; name the feature columns with "
-                    "`features`, or the column that names records or persons with `id_column` or "
-                    "`group_column`",
+                    "must be a number, like every feature; name the `features`, or the column "
+                    "that names records or persons with `id_column` or `group_column`",
                     sealed=_cell(value),
                 ) from None
         raise
@@ -256,7 +255,7 @@ def names_in(raw: RawTable, column: str, *, differ: bool) -> Column:
     for row, name in enumerate(names):
         if not name:
             whose = "the record" if differ else "the person this record belongs to"
-            raise InputError(raw.at(row, column), f"must name {whose}, but is empty")
+            raise InputError(raw.at(row, column), f"must name {whose}, and is empty")
         first = seen.setdefault(name, row)
         if differ and first != row:
             raise InputError(

@@ -158,9 +158,7 @@ class Guardian:
 
     # A copy would hold a second door to the same votes.
     def _refuse(self, *_: Any) -> NoReturn:
-        raise TypeError(
-            "a Guardian cannot be copied or pickled: a copy would spend its allowance twice"
-        )
+        raise TypeError("a Guardian cannot be copied or pickled: its allowance exists once")
 
     __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
 
@@ -189,7 +187,7 @@ class Guardian:
         if getattr(ballots, "steps", 1) > issuer.mechanism.vote_steps and not issuer.learns:
             raise InputError(
                 "votes",
-                "must be 0, 1 or missing; only mechanisms that release tallies take probabilities",
+                "must be 0, 1 or missing; only tallies take probabilities",
             )
         if plan_for is not None and not issuer.learns:
             raise InputError("plan_for", "needs `mechanism=auto`, which learns the allowance")

@@ -343,10 +343,7 @@ class Accounts:
         except LedgerError as error:
             if self.draft is not None:
                 raise
-            text = (
-                "the outcome is charged and released, but could not be recorded in the ledger: "
-                f"{error}"
-            )
+            text = f"the outcome is released, but could not be recorded in the ledger: {error}"
             warnings.warn(text, PrivoteWarning, stacklevel=4)
             return None
         self._seen.add(same[0].number)
@@ -363,9 +360,7 @@ class Accounts:
         if entry is not None and curve is not None:
             known = np.array(entry["rdp"])
             if known.shape != curve.shape or not (curve <= known).all():
-                raise InputError(
-                    "resume", "must repeat the request that was charged; this one costs more"
-                )
+                raise InputError("resume", "must repeat the request that was charged")
         return entry
 
     @contextmanager
@@ -578,9 +573,7 @@ def _account_of(totals: Totals, terms: str, roll: Roll) -> str | None:
         strangers = [name for name, seat in zip(roll, places, strict=True) if seat is None]
         if not strangers:
             if len(set(places)) < len(places):
-                raise InputError(
-                    "voter_ids", "must name each voter once: two names belong to the same voter"
-                )
+                raise InputError("voter_ids", "must name each voter only once")
             return account
         if len(strangers) < len(roll):
             raise InputError(

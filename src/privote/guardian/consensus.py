@@ -40,8 +40,7 @@ def propose_test_release(issuer: Issuer, ballots: BallotSource, parts: Parts | N
     if levels is None:
         raise UnavailableError(
             "guarantee 'ptr' is proved only for mechanisms that count single votes, such as "
-            f"binary, not for {issuer.mechanism.name}; 'allowance' and 'worst-case' work with "
-            "every mechanism"
+            f"binary, not for {issuer.mechanism.name}; use 'allowance' or 'worst-case'"
         )
     issuer.mechanism.check(ballots)
     proposal = propose(levels, issuer.orders, ballots, issuer.accounts.budget)

@@ -181,10 +181,7 @@ def collect_votes(
     if label_names is not None:
         attributes["label_names"] = label_names
     if len(_json(attributes)) + grid.total * _DIGEST > MOST_ATTRIBUTES:
-        rule = (
-            f"must be larger: the digests of {grid.total} chunks do not fit in the array's "
-            "attributes"
-        )
+        rule = f"must be larger: digests of {grid.total} chunks do not fit"
         raise InputError("chunk", rule, grid.chunk)
     job = _Job(folder, grid, asked, public, label_names, bar, attributes)
     done = {} if before is None else job.done()
@@ -222,9 +219,7 @@ def _labels(labels: Any, voters: Sequence[Voter]) -> tuple[int, tuple[str, ...] 
 def _begun(folder: Folder, *, resume: bool, force: bool) -> dict[str, Any] | None:
     """Return the attributes of what is gone on with; None to begin, where nothing is in the way."""
     if resume and force:
-        raise InputError(
-            "resume", "cannot be combined with `force`: one continues, the other starts again"
-        )
+        raise InputError("resume", "cannot be combined with `force`")
     files = [file for file in folder.files() if PART not in file]
     if not files:
         return None
@@ -260,9 +255,7 @@ def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], voters: Seque
             pairs = zip(voters, old or (), strict=False)
             others = (voter.label for voter, pair in pairs if [voter.name, voter.digest] != pair)
             other = next(others, "their number")
-            raise InputError(
-                "voters", f"must be the same as when collecting started, and {other} is not"
-            )
+            raise InputError("voters", f"must be the same as before, and {other} is not")
 
 
 # -- chunks -------------------------------------------------------------------------------------
@@ -669,9 +662,7 @@ def _files(place: Any) -> list[str]:
     if Path(place).is_dir():
         names = [file.name for file in Path(place).iterdir() if file.suffix in MODELS]
         if not names:
-            raise InputError(
-                "voters", f"{place!r} contains no file that ends in {', '.join(MODELS)}"
-            )
+            raise InputError("voters", f"{place!r} has no file that ends in {', '.join(MODELS)}")
         return [f"{place}/{name}" for name in in_order(names)]
     if Path(place).suffix not in MODELS:
         raise InputError("voters", f"must be files that end in {', '.join(MODELS)}", place)

@@ -348,9 +348,7 @@ def _folder(
         public = pictures(job.public)
         here, there = home.resolve(), job.public.resolve()
         if here == there or here in there.parents or there in here.parents:
-            rule = (
-                "must not be the folder of the private pictures: public pictures are not protected"
-            )
+            rule = "must not be the private folder: public pictures are not protected"
             raise InputError("public", rule, str(job.public))
     if job.test is None:
         return private, public, None

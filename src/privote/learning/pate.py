@@ -505,9 +505,7 @@ class VoterNames:
             return
         self._nonce, known = json.loads(note)
         if known != mark:
-            raise InputError(
-                "resume", "must repeat the call with the same private records, in the same order"
-            )
+            raise InputError("resume", "must have the same private records in the same order")
 
     def of(self, voters: str, count: int, persons: Sequence[Any] | None = None) -> list[str]:
         """Return one name a voter, which says under which partition and electorate it votes.

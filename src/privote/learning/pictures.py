@@ -121,9 +121,7 @@ class PictureEncoder:
             raise InputError("weights", rule) from None
         expected = _SHA256 if self.network == LITE else self.expected
         if expected is not None and sha256(content).hexdigest() != expected:
-            raise InputError(
-                "weights", f"must have the SHA-256 digest {expected}; {file.name} does not"
-            )
+            raise InputError("weights", f"must have SHA-256 {expected}; {file.name} does not")
         return content
 
     def to_plain(self) -> dict[str, Any]:

@@ -216,9 +216,7 @@ class PrivateClassifier(Shown, LabelClassifier):
         check_is_fitted(self, "student_")
         rows = _array(X) if self.encoder_ is None else self.encoder_.numbers(X)
         if len(rows.shape) < 2:
-            raise InputError(
-                "X", "must have shape (rows, features). Reshape your data: a single row is [row]"
-            )
+            raise InputError("X", "must be (rows, features). Reshape your data: one row is [row]")
         return label_probabilities(self.student_, rows, len(self.label_names_))
 
     def _numbers(
@@ -247,10 +245,7 @@ class PrivateClassifier(Shown, LabelClassifier):
         listed = list(labels) if named else []
         read = raw_table(records, labels=listed, features=known, **columns)
         if public is None:
-            rule = (
-                "must be given with a table: the encoding of words and gaps is fitted on public "
-                "rows"
-            )
+            rule = "must be given with a table: encodings are fitted on public rows"
             raise InputError("public", rule)
         raw = columns_of(public, "public rows").only(read.feature_names or ())
         encoder = TableEncoder().fit(raw)
@@ -301,9 +296,7 @@ class PrivateClassifier(Shown, LabelClassifier):
         settled = "mechanism" in asked or account["electorate"] is not None
         if chosen.method == "teachers" and not settled:
             many = asked.setdefault("n_teachers", teachers_for(self.numbers_, asked))
-            reasons.append(
-                f"{many:,} teachers vote: more teachers stand out better from the noise."
-            )
+            reasons.append(f"{many:,} teachers vote, to stand out from the noise.")
         pate = PATEClassifier(
             voters=chosen.method,
             epsilon=self.epsilon,

@@ -132,8 +132,7 @@ class TableEncoder:
                 "column": column.name,
                 "kind": column.kind,
                 "features": len(column.heads()) + column.gaps,
-                "what": column.words()
-                + ("; one more feature marks missing values" if column.gaps else ""),
+                "what": column.words() + ("; one more feature marks a gap" if column.gaps else ""),
             }
             for column in self._columns
         ] + [
@@ -278,8 +277,8 @@ class _Date(_Number):
     def heads(self) -> list[str]:
         return [
             self.name,
-            f"{self.name}: sine of the day of the year",
-            f"{self.name}: cosine of the day of the year",
+            f"{self.name}: sine of the date",
+            f"{self.name}: cosine of the date",
         ]
 
     def words(self) -> str:
@@ -340,7 +339,7 @@ class _Words(Column):
         return [*(f"{self.name}: {word}" for word in self.known), f"{self.name}: other"]
 
     def words(self) -> str:
-        return f"{len(self.known)} words of the public rows; any other word is 'other'"
+        return f"{len(self.known)} words of the public rows, any other is 'other'"
 
     def check(self) -> None:
         super().check()

@@ -78,10 +78,7 @@ _FLEETING = re.compile(r"file:|.*:memory:|.*[?&](mode=memory|vfs=)", re.IGNORECA
 _ARCHIVE = 1  # format of a backup
 _MANIFEST, _ENTRIES, _KEY, _ANCHOR = "manifest.json", "ledger.db", "ledger.db.key", "ledger.db.head"
 _FEW = 1 << 16  # bytes of every member but the entries
-_SECRET = (
-    "contains the ledger's key and its sealed entries: anyone who has this file can read and "
-    "forge the ledger"
-)
+_SECRET = "contains the ledger's key and sealed entries: its holder can read and forge the ledger"
 
 
 class Ledger:
@@ -355,17 +352,14 @@ class Ledger:
         if known is not None:
             if budget.differs(known):
                 raise BudgetError(
-                    f"the budget of {_name(scope)} is {known} and cannot be changed; you asked "
-                    f"for {budget}"
+                    f"the budget of {_name(scope)} is {known} and stays; you asked for {budget}"
                 )
             return known
         if scope in totals.charged:
             # Whoever sets it now has seen what was released: its order would follow the history.
             raise BudgetError(f"a budget of {_name(scope)} must be set before its first charge")
         if totals.known(scope) != scope:  # somebody made it since this name was looked up
-            raise BudgetError(
-                f"{_name(totals.known(scope))} was created meanwhile: repeat the call"
-            )
+            raise BudgetError(f"{_name(totals.known(scope))} exists by now: repeat the call")
         settled = budget.settled("exclusive" if self._anchor is None else "shared", orders, own)
         body: dict[str, Any] = {"kind": "budget", "dataset": scope[0], "consumer": scope[1]}
         body |= {"epsilon": settled.epsilon, "delta": settled.delta}
@@ -815,9 +809,7 @@ class Archive:
         with closing(place.store()) as store:
             with store.transaction():
                 if store.head() != (0, START):
-                    raise LedgerError(
-                        f"{place.shown!r} already has entries, which are never overwritten"
-                    )
+                    raise LedgerError(f"{place.shown!r} has entries: nothing is overwritten")
                 self._put_beside(place, rows)
                 for row in rows:
                     store.append(row)

@@ -169,9 +169,7 @@ class Anchor:
             isinstance(mark, str)
             and hmac.compare_digest(mark.encode(), self._chain.seal(canonical(record)).encode())
         ):
-            raise LedgerError(
-                f"the anchor {name!r} was edited: its authentication code does not match"
-            )
+            raise LedgerError(f"the anchor {name!r} was edited: its code does not match")
         return record, [(number, digest) for number, digest in heads]
 
     @property
@@ -210,10 +208,7 @@ class Anchor:
     @staticmethod
     def rolled_back(head: Head, known: list[Head]) -> str:
         """What to say if the entries end elsewhere."""
-        return (
-            f"the ledger ends at entry {head[0]}, but the anchor says {known[-1][0]}: it was "
-            "rolled back"
-        )
+        return f"the ledger ends at entry {head[0]}, the anchor at {known[-1][0]}: rolled back"
 
 
 # -- verification ----------------------------------------------------------------------------------

@@ -298,9 +298,7 @@ class PostgresStore:
             self._connection.close()
             raise
         if done != "COMMIT":  # what a transaction that had failed is told
-            raise LedgerError(
-                "the ledger cannot be written: the server rolled back the transaction"
-            )
+            raise LedgerError("the ledger cannot be written: the server rolled back")
         if self._warned:  # above all that somebody ended the wait for the standby
             raise LedgerError(
                 f"the charge is written, but the server warns: {self._warned[0]}. Nothing is "

@@ -67,9 +67,7 @@ class Budget:
             raise InputError("rule", f"must be one of {', '.join(RULES)}", self.rule)
         if self.orders is not None:
             if self.rule == "exclusive":
-                raise InputError(
-                    "orders are for a shared budget only: an exclusive one uses all orders"
-                )
+                raise InputError("orders need a shared budget: an exclusive one uses them all")
             given = self.orders if isinstance(self.orders, tuple) else (self.orders,)
             pinned = tuple(sorted(set(check_orders(given).tolist())))
             object.__setattr__(self, "orders", pinned)
@@ -155,9 +153,7 @@ def check_name(argument: str, value: Any) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InputError(
-            argument, f"must be text that can be encoded as UTF-8, got {value!a:.60}"
-        ) from None
+        raise InputError(argument, f"must be valid UTF-8 text, got {value!a:.60}") from None
     return value
 
 

@@ -63,9 +63,7 @@ class CellMechanism(Mechanism):
         super().__init_subclass__(**more)
         own = vars(cls)
         if "log_probs" in own:
-            raise TypeError(
-                f"{cls.__name__} must define vote_log_probs, from which log_probs follows"
-            )
+            raise TypeError(f"{cls.__name__} must define vote_log_probs")
         if "vote_log_probs" not in own or {"worst_case_rdp", "_worst_vote"} & own.keys():
             return
         if cls.worst_case_rdp is not VoteMechanism.worst_case_rdp or (

@@ -116,8 +116,7 @@ class Quota(PollOutcome):
         if size.each > 1:
             raise UnavailableError(
                 "quota",
-                "needs approvals, and this poll has points: give `each=1` to count any "
-                "points as an approval",
+                "needs approvals, and this poll has points: give `each=1`",
             )
 
     def bar(self, voters: int) -> Fraction:
@@ -187,10 +186,7 @@ class Greedy(PollOutcome):
 
     def describe(self) -> str:
         """Return the rule in words."""
-        return (
-            f"in order of approvals, while the money ({float(self.money):,.12g}) lasts (greedy "
-            "rule)"
-        )
+        return f"in order of approvals, up to {float(self.money):,.12g} of money (greedy)"
 
 
 def ranking(counts: npt.NDArray[Any], order: Whole | None = None) -> npt.NDArray[np.intp]:

@@ -80,9 +80,7 @@ class TallyVoting(Mechanism):
 
     def __post_init__(self) -> None:
         if self.gate is not None:
-            raise UnavailableError(
-                "gate", "needs a mechanism that decides each label separately", self
-            )
+            raise UnavailableError("gate", "needs labels that are decided separately", self)
         object.__setattr__(self, "sigma", positive("sigma", self.sigma))
         if self.grid is not None:
             most = PERCENT if self.tau is None else 1 << 20
@@ -151,9 +149,7 @@ class TallyVoting(Mechanism):
         """Refuse ballots in other steps than these: :meth:`ballots` makes them of probabilities."""
         due, given = self.vote_steps, getattr(ballots, "steps", 1)
         if given != due:
-            raise InputError(
-                "votes", f"must have {due} steps per vote, as `grid` says, got {given}"
-            )
+            raise InputError("votes", f"must have {due} steps per vote (`grid`), got {given}")
 
     def tally(self, block: Block) -> Tally:
         """Return the tallies (queries, labels) in steps."""

@@ -107,7 +107,7 @@ class TauVoting(CellMechanism):
         if self.grid is None or self.grid > _LARGEST_GRID:
             raise InputError(
                 "grid",
-                "must be given for tau voting in a coalition, and be at most 2^40",
+                "must be at most 2^40 in a coalition",
                 self.grid,
             )
         weights = tuple(int(weight) for weight in self.grid_weights(labels))

@@ -213,9 +213,7 @@ def calibrated(
     bits = 16 - math.frexp(noise)[1]  # up, to a short number
     chosen = mechanism.scaled(math.ldexp(math.ceil(math.ldexp(noise, bits)), -bits))
     if isinstance(chosen, NoisyCounts) and chosen.noise.sigma > WIDEST_ROUNDED:
-        raise InputError(
-            "epsilon", "must be larger: the noise would be too large to draw", budget.epsilon
-        )
+        raise InputError("epsilon", "must be larger: too much noise", budget.epsilon)
     return chosen
 
 
@@ -288,7 +286,7 @@ def _reason(name: str, considered: Mapping[str, float], asked: str, shares: bool
         for other, gap in considered.items()
         if other != name
     )
-    return f"it decides the closest races; {others}"
+    return f"it decides the closest race; {others}"
 
 
 def poll_plans(

@@ -134,7 +134,7 @@ class Plan(Shown):
         words = {
             "voters": "{:,} voters",
             "queries": "at most {:,} of the queries",
-            "epsilon": "epsilon {} at this delta",
+            "epsilon": "an epsilon of {}",
         }
         enough = [
             words[name].format(rounded_up(many, 3) if name == "epsilon" else many)
@@ -142,7 +142,7 @@ class Plan(Shown):
             if many is not None
         ]
         if enough:
-            goal = f"Enough for an expected F1 of {self.target:g}"
+            goal = f"For an expected F1 of {self.target:g} this should be enough"
             return [*said, f"{goal}: {', or '.join(enough)}."]
         return [*said, f"No single change is enough for an expected F1 of {self.target:g}."]
 

@@ -211,9 +211,7 @@ def tune(
         else:
             able.append(mechanism)
     if not able:
-        raise InputError(
-            "mechanisms", f"must include a mechanism that can count these votes: {left_out}"
-        )
+        raise InputError("mechanisms", f"must include one that fits these votes: {left_out}")
     trials = []
     for done, mechanism in enumerate(able):
         if progress is not None:

@@ -173,9 +173,7 @@ def _drawn(
         return drawn
     options, winners, counts = json.loads(kept)
     if options != list(ballots.options):
-        raise InputError(
-            "resume", "must repeat the call with the same ballots; these have other options"
-        )
+        raise InputError("resume", "must repeat the call with the same ballots")
     numbers = None if counts is None else np.array(counts, np.int64)
     return Drawn(winners=np.array(winners, np.bool_), counts=numbers)
 
@@ -197,9 +195,7 @@ def _check_people(people: str | None, ledger: Any, budget: float | None) -> None
                 raise InputError(name, "needs `ledger`", value)
         return
     if people is None:
-        raise InputError(
-            "people", "must be given with `ledger`: it names the budget to charge", None
-        )
+        raise InputError("people", "must be given with `ledger`", None)
     check_name("people", people)
     if budget is not None:
         positive("budget", budget)
@@ -491,11 +487,7 @@ class PollResult(Shown):
             "epsilon, delta": f"{rounded_up(self.epsilon)}, {rounded_up(self.delta)}",
             "mechanism": f"{plan.mechanism.facts()['mechanism']}: {plan.reason}",
             "decides": self.decides(),
-            **(
-                {"NEW": f"this is the first charge to {self.people!r} in this ledger"}
-                if self.new
-                else {}
-            ),
+            **({"NEW": f"first charge to {self.people!r} in this ledger"} if self.new else {}),
             **self._price_of_ledger(),
         }
 
@@ -544,8 +536,7 @@ class PollResult(Shown):
         if self.shares is not None:
             lines.append(
                 "The intervals hold for all options at once with probability "
-                f"{self.plan.confidence:g}; they cover the noise only. The same holds for the "
-                "calls."
+                f"{self.plan.confidence:g}; they cover the noise only. So do the calls."
             )
         if self.simulated:
             lines.insert(0, f"{SIMULATED} Without a seed, this would hold:")

@@ -185,8 +185,7 @@ def _option_columns(table: Sheet, voter: int | None, wanted: Sequence[str] | Non
     for place in places:
         if not table.header[place]:
             raise InputError(
-                f"line 1: column {place + 1} has no name; name it, or list the columns that are "
-                "`options`"
+                f"line 1: column {place + 1} has no name; name it, or list the `options`"
             )
     says = YesNo()
     if all(says[table.header[place]] != ODD for place in places[1:]):

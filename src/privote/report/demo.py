@@ -208,9 +208,7 @@ def _label_blocks(labels: Rows) -> list[Block]:
         TableBlock(caption=caption, rows=labels, columns=LABELS),
         drawn(
             "Share of the released ones that the majority of the teachers wants.",
-            lambda: bars(
-                figures, title="Effect of the noise on the labels", axis="actual precision"
-            ),
+            lambda: bars(figures, title="Effect of the noise", axis="actual precision"),
         ),
         LABELS_MEAN,
     ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from privote.errors import MissingExtraError
@@ -28,21 +29,20 @@ def html(result: Shown) -> str:
         f'<td style="text-align:left">{escape(text)}</td></tr>'
         for name, text in result.brief().items()
     )
-    return f"<p>{escape(headline)}</p><table>{rows}</table>{_drawn(_drawing(result))}"
+    drawing = ""
+    with suppress(MissingExtraError):
+        drawing = _drawn(result)
+    return (
+        f"<p>{escape(headline)}</p><table>{rows}</table>"
+        f'<div style="max-width:700px">{drawing}</div>'
+    )
 
 
-def _drawn(draw: Callable[[], str] | None) -> str:
-    try:
-        return "" if draw is None else f'<div style="max-width:700px">{draw()}</div>'
-    except MissingExtraError:
-        return ""
-
-
-def _drawing(result: Any) -> Callable[[], str] | None:
-    """Return what draws the one figure of a result; None where it has nothing to draw."""
+def _drawn(result: Any) -> str:
+    """Return the one figure of a result; nothing where it has nothing to draw."""
     if isinstance(result, Release):
         if result.probabilities is not None:
-            return lambda: certainty(result)
+            return certainty(result)
         ones = (result.labels == 1).sum(axis=0).tolist()
         return _bars(zip(named(result), ones, strict=True), "Released ones", "ones by label")
     if isinstance(result, PollResult):
@@ -55,15 +55,12 @@ def _drawing(result: Any) -> Callable[[], str] | None:
         return _bars(result.quality.items(), "Expected quality of the labels", "share")
     common = getattr(result, "shares_", None)  # of a model that is fitted
     if common is None:
-        return None
+        return ""
     names = getattr(result, "label_names_", map(str, result.classes_))
     return _bars(zip(names, common, strict=True), "How common each label is", "estimated share")
 
 
-def _bars(
-    values: Iterable[tuple[str, float]], title: str, axis: str, spans: Any = None
-) -> Callable[[], str] | None:
+def _bars(values: Iterable[tuple[str, float]], title: str, axis: str, spans: Any = None) -> str:
     found = dict(values)
-    if not 0 < len(found) <= _MOST:
-        return None
-    return lambda: bars(found, title=title, axis=axis, spans=spans)
+    fits = 0 < len(found) <= _MOST
+    return bars(found, title=title, axis=axis, spans=spans) if fits else ""

@@ -69,7 +69,7 @@ def pages(folder: str | Path, *, owner: bool = False, force: bool = False) -> di
         if file.exists() and not force:
             raise InputError(
                 "output",
-                f"must be new, and {str(file)!r} exists; give `force=True` to overwrite it",
+                f"must be new, and {str(file)!r} exists; or give `force=True`",
             )
     return files
 
@@ -180,8 +180,7 @@ def _shares(result: PollResult, shares: Sequence[Share]) -> list[str | TableBloc
     unit = "of the voters" if each == 1 else "in points per voter"
     blocks: list[str | TableBlock] = [
         TableBlock(
-            caption=f"Shares, {unit}. Lines are intervals; all of them hold at once with {sure} "
-            "probability.",
+            caption=f"Shares, {unit}. Lines are intervals; with {sure} all hold at once.",
             rows=rows[:_SHOWN],
         ),
         f"Of {len(result.calls)} adjacent pairs, {len(result.calls) - close} are decided and "

@@ -45,8 +45,7 @@ _HOW = {
     "gradients": "a linear model, trained by noisy gradient descent on the records",
     "moments": "a linear model, computed from one noisy sum of features times labels",
     "dpsgd": "a network, trained by noisy gradient descent on the records",
-    "teachers": "a student, trained on noisy votes of teachers, each trained on its own part of "
-    "the records",
+    "teachers": "a student, trained on noisy votes of teachers that each saw a part of the records",
     "neighbours": "a student, trained on noisy votes of the records nearest to each public row",
 }
 
@@ -80,15 +79,15 @@ def write_label_page(path: Path, release: Release) -> Path:
     )
 
 
-def _labels(release: Release) -> Section:
-    return Section(heading="Expected quality of the labels", blocks=labels_blocks(release))
+def _labels(release: Release, names: Sequence[str] | None = None) -> Section:
+    return Section(heading="Expected quality of the labels", blocks=labels_blocks(release, names))
 
 
-def labels_blocks(release: Release) -> list[Block]:
+def labels_blocks(release: Release, names: Sequence[str] | None = None) -> list[Block]:
     """Return how many ones each label has and how sure they are: from released numbers alone."""
     labels, chances, quality = release.labels, release.probabilities, release.quality
     rows = []
-    for place, name in enumerate(named(release)):
+    for place, name in enumerate(names or named(release)):
         ones, held = labels[:, place] == 1, labels[:, place] == ABSTAIN
         row: dict[str, Any] = {"label": name, "ones": int(ones.sum())}
         row["share of ones"] = _percent(ones.sum() / max(1, (~held).sum()))
@@ -200,10 +199,7 @@ class TrainingStatement:
         else:
             rows += [(row.key, row.name, row.text) for row in training_rows(facts)]
         if not outcome.persons:
-            assumed = (
-                "assumes one record per person: a person with several is protected less (see "
-                "--group-column)"
-            )
+            assumed = "assumes one record per person (else use --group-column)"
             rows.append(("assumed", "assumed", assumed))
         return [
             *(Fact(key, name, str(text)) for key, name, text in rows if text),
@@ -368,7 +364,7 @@ def write_training_page(path: Path, said: TrainingStatement) -> Path:
     facts = outcome.promise.facts()
     intro = f"A model of {outcome.fitted.numbers_.protected}, by {facts['guarantee']}."
     if release is not None:
-        sections.append(_labels(release))
+        sections.append(_labels(release, outcome.label_names))
         intro = (
             f"{outcome.rows:,} public rows were labelled by private votes, under the guarantee "
             f"{release.guarantee!r}, and a student was trained on them."

@@ -62,7 +62,7 @@ _FORMAT = 1  # of packed bits
 _ZARR = "Zarr array"
 _MOST_METADATA, MOST_ATTRIBUTES = 1 << 20, 1 << 24
 OURS, EMPTY = "privote", "privote_empty"  # attributes: what `privote votes` says, and a user may
-_UNFINISHED = "is not complete: collect the remaining votes first (privote votes with --resume)"
+_UNFINISHED = "is not finished: collect the rest of its votes first (privote votes)"
 SQUEEZED = 10_000  # in slices, so memory is bounded anyway: this bounds the time
 _CELLS = 1 << 27  # votes of one query: a gigabyte, as floats
 _TYPES = {"bool": 1, "float16": 2, "float32": 4, "float64": 8} | {
@@ -78,7 +78,7 @@ _V3_CODECS = ("bytes", "transpose", "blosc", "zstd", "gzip", "crc32c")
 Sizes = tuple[tuple[int, ...], tuple[int, ...], int]  # shape, shape of a chunk, bytes of a value
 _FILE, _KIND = "votes file", "Parquet file"
 _PLACES = (
-    "must have one row per ballot, sorted by query and voter, both numbered from 0; a missing "
+    "must have a row for every ballot, sorted by query and voter, which count from 0: a missing "
     "ballot is a row of nulls"
 )
 Array = npt.NDArray[Any]
@@ -148,7 +148,7 @@ def write_packed(path: str | os.PathLike[str], votes: npt.ArrayLike) -> None:
     """Write complete votes as packed bits: an eighth of the size, read block by block."""
     ballots = Ballots.from_array(votes)
     if ballots.missing:
-        raise BallotError("packed bits cannot represent missing votes: save them as an int8 array")
+        raise BallotError("packed bits cannot hold missing votes: save them as an int8 array")
     bits, shape = np.packbits(ballots.to_array()), np.array(ballots.shape)
     try:
         np.savez(_place(path), votes=bits, shape=shape, written=json.dumps(written(_FORMAT)))
@@ -175,7 +175,7 @@ def _read_npz(file: Path, how: Mapping[str, Any]) -> Ballots:
     if "shape" in arrays and votes.ndim == 1:
         if how["threshold"] is not None:
             raise InputError(
-                "threshold", "applies to probabilities, but these votes are packed bits"
+                "threshold", "applies to probabilities, and these votes are packed bits"
             )
         ballots = Ballots.from_packed(votes, arrays["shape"])
     else:
@@ -217,7 +217,7 @@ class LazyCube(StoredArray):
         super().__init__(name, check_shape(shape), dtype)
         if shape[1] * shape[2] > _CELLS:
             raise BallotError(
-                name, f"has {shape[1] * shape[2]} votes per query; at most {_CELLS} can be read"
+                name, f"has {shape[1] * shape[2]} votes a query, and at most {_CELLS} can be read"
             )
         self._kind = kind
         self._checksums: dict[int, int] = {}
@@ -238,7 +238,7 @@ class LazyCube(StoredArray):
         # chunk that was lost between would be votes of no.
         found = zlib.crc32(slab.tobytes())
         if self._checksums.setdefault(start, found) != found:
-            rule = f"changed after it was checked, at queries {start} to {stop - 1}"
+            rule = f"is not what it was when it was checked, at queries {start} to {stop - 1}"
             raise BallotError(self.name, rule)
         return slab
 
@@ -268,7 +268,7 @@ def _open_zarr(place: str, what: str, inside: str) -> tuple[Any, Folder, Sizes]:
     name, folder = name_of(place), Folder(as_place(place, what), what)
     files = folder.files()
     if not files:
-        raise InputError(what, f"{place!r:.200} does not exist or is empty")
+        raise InputError(what, f"{place!r:.200} does not exist, or holds no files")
     at, facts = _zarr_metadata(folder, files, inside)
     shape, chunks, width = sizes = _check(facts)
     check_unpacked(f"a chunk of {name}", 0, math.prod(chunks) * width)
@@ -327,7 +327,7 @@ class ZarrCube(LazyCube):
                 f'{EMPTY} of the array to "no"',
             )
         if self._opened.fill_value != 0:
-            rule = "must have the fill value 0 if absent chunks are to count as no"
+            rule = "must have the fill value 0 if chunks that are absent are to be votes of no"
             raise BallotError(self.name, rule)
 
     def _check_digests(self, ours: Any, names: Iterable[str], count: int) -> None:
@@ -339,8 +339,8 @@ class ZarrCube(LazyCube):
             if name not in files or chunk_digest(self._folder.read(name)) != digest:
                 raise BallotError(
                     self.name,
-                    f"has lost the chunk {name!r}, or the chunk was changed: collect its votes "
-                    "again, with privote votes and `resume=True`",
+                    f"has lost the chunk {name!r}, or it was changed: collect its votes again, "
+                    "with privote votes and `resume=True`",
                 )
 
     def _slab(self, start: int, stop: int) -> npt.NDArray[Any]:
@@ -367,7 +367,7 @@ def _zarr_metadata(
     for at, prefix in ((folder, ""), (folder / inside, f"{inside}/")):
         held = [kept for kept in ("zarr.json", ".zarray") if prefix + kept in files]
         if len(held) > 1:
-            raise BallotError(f"{name} has metadata of two Zarr versions: keep one")
+            raise BallotError(f"{name} has metadata of two versions of Zarr: keep one")
         if not held:
             continue
         if files.get(f"{prefix}.zattrs", 0) > MOST_ATTRIBUTES:
@@ -376,7 +376,7 @@ def _zarr_metadata(
         if held == [".zarray"]:
             said = f"{prefix}.zattrs" in files and at.read(".zattrs", MOST_ATTRIBUTES)
             if OURS in facts and facts[OURS] != (chunk_digest(said) if said else None):
-                rule = "has lost its attributes (.zattrs), or they were changed: restore that file"
+                rule = "has lost its attributes (.zattrs), or they were changed: put that file back"
                 raise BallotError(name, f"{rule}, or collect its votes again")
             return at, {"zarray": facts}
         if facts.get("node_type") == "array":
@@ -394,7 +394,7 @@ def _json(folder: Folder, kept: str, name: str, most: int = _MOST_METADATA) -> d
             raise ValueError(f"its metadata has more than {most} bytes")
         facts = json.loads(data.decode("utf-8"))
         if not isinstance(facts, dict):
-            raise ValueError("its metadata is not a JSON object")
+            raise ValueError("its metadata is no object")
         return facts
 
 
@@ -407,9 +407,7 @@ def _check_v2(facts: Mapping[str, Any]) -> Sizes:
     facts = facts["zarray"]
     dtype = facts.get("dtype")
     if not isinstance(dtype, str) or not re.fullmatch("[<>|](b1|f[248]|[iu][1248])", dtype):
-        raise BallotError(
-            f"a Zarr array of votes must contain plain numbers, got dtype {dtype!r:.60}"
-        )
+        raise BallotError(f"a Zarr array of votes must hold plain numbers, got dtype {dtype!r:.60}")
     filters = facts.get("filters")
     codecs = [*(filters if isinstance(filters, list) else []), facts.get("compressor")]
     for codec in codecs:
@@ -422,10 +420,10 @@ def _check_v3(facts: Mapping[str, Any]) -> Sizes:
     dtype = facts.get("data_type")
     if not isinstance(dtype, str) or dtype not in _TYPES:
         raise BallotError(
-            f"a Zarr array of votes must contain plain numbers, got data_type {dtype!r:.60}"
+            f"a Zarr array of votes must hold plain numbers, got data_type {dtype!r:.60}"
         )
     if facts.get("storage_transformers"):
-        raise BallotError("a Zarr array of votes must not have storage_transformers")
+        raise BallotError("a Zarr array of votes takes no storage_transformers")
     _check_chain(facts.get("codecs"))
     grid = facts.get("chunk_grid")
     settings = grid.get("configuration") if isinstance(grid, dict) else None
@@ -452,13 +450,13 @@ def _check_chain(codecs: Any, depth: int = 0) -> None:
 def _check_codec(name: Any, known: Sequence[str]) -> None:
     if name not in known:
         raise BallotError(
-            f"a Zarr array of votes must be compressed by {', '.join(known)}, got {name!r:.60}"
+            f"a Zarr array of votes may be packed by {', '.join(known)}, got {name!r:.60}"
         )
 
 
 def _sides(shape: Any) -> tuple[int, ...]:
     if not isinstance(shape, list) or not all(type(n) is int and 0 <= n < 2**62 for n in shape):
-        raise BallotError(f"a Zarr array's shape must be integers, got {shape!r:.60}")
+        raise BallotError(f"a Zarr array's shape must be whole numbers, got {shape!r:.60}")
     return tuple(shape)
 
 
@@ -543,7 +541,7 @@ def _parquet(place: str, name: str) -> tuple[Any, int]:
             system, path = fs.FileSystem.from_uri(place)
             facts = system.get_file_info(path)
             if not facts.is_file:
-                raise InputError(_FILE, f"{place!r:.200} does not exist or is not a file")
+                raise InputError(_FILE, f"{place!r:.200} does not exist, or is no file")
             source, size = system.open_input_file(path), facts.size
     else:
         size = check_file(place, _FILE).stat().st_size
@@ -557,16 +555,14 @@ def _label_columns(name: str, schema: Any) -> tuple[list[str], bool]:
 
     names = list(schema.names)
     if len(set(names)) < len(names):
-        raise BallotError(name, "has two columns with the same name")
+        raise BallotError(name, "has two columns of one name")
     labels = [name for name in names if name not in ("query", "voter")]
     if len(names) - len(labels) < 2:
         raise BallotError(name, f"must have columns query and voter; it has: {', '.join(names)}")
     types = {label: schema.field(label).type for label in labels}
     for label, kind in types.items():
         if not (of.is_boolean(kind) or of.is_integer(kind) or of.is_floating(kind)):
-            raise BallotError(
-                f"column {label!r} must contain 0, 1 or probabilities, got {kind!s:.60}"
-            )
+            raise BallotError(f"column {label!r} must hold 0, 1 or probabilities, got {kind!s:.60}")
     return labels, any(map(of.is_floating, types.values()))
 
 
@@ -651,7 +647,7 @@ class ArrayFile:
             with zipfile.ZipFile(self._file) as archive:
                 names = [entry.filename.removesuffix(".npy") for entry in archive.infolist()]
             if len(set(names)) < len(names):
-                raise ValueError("two of its arrays have the same name")
+                raise ValueError("two of its arrays have one name")
         except Exception as error:
             raise self._unreadable(error) from None
         self.names = tuple(names)
@@ -671,7 +667,7 @@ class ArrayFile:
             with held.stream() as source, zipfile.ZipFile(source) as archive:
                 entry = archive.getinfo(f"{name}.npy")
                 if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                    raise ValueError(f"array {name!r} is compressed in a way that numpy never uses")
+                    raise ValueError(f"array {name!r} is packed in a way that numpy never does")
                 whole = whole or entry.compress_type == zipfile.ZIP_DEFLATED
                 if whole:
                     check_unpacked(f"array {name!r}", entry.compress_size, entry.file_size)
@@ -696,11 +692,11 @@ def _header(stream: IO[bytes], size: int) -> tuple[tuple[int, ...], str, np.dtyp
     """Return shape, order, type and where the cells begin, if ``size`` bytes are just that."""
     magic = stream.read(8)
     if len(magic) < 8 or magic[:6] != b"\x93NUMPY" or magic[6] not in (1, 2, 3):
-        raise ValueError("it does not start like one")
+        raise ValueError("it does not begin as one")
     count = stream.read(2 if magic[6] == 1 else 4)
     length = int.from_bytes(count, "little")
     if length > _HEADER:
-        raise ValueError(f"its header claims {length} bytes; at most {_HEADER} are accepted")
+        raise ValueError(f"its header claims {length} bytes, and {_HEADER} are plenty")
     npy: Any = np.lib.format
     parse = npy.read_array_header_1_0 if magic[6] == 1 else npy.read_array_header_2_0
     try:
@@ -708,14 +704,14 @@ def _header(stream: IO[bytes], size: int) -> tuple[tuple[int, ...], str, np.dtyp
     except Exception:  # from the parser of Python literals: syntax, recursion, tokens
         raise ValueError("its header cannot be read") from None
     if dtype.kind not in _KINDS or dtype.itemsize == 0:
-        raise ValueError(f"its values must be plain numbers or texts, not {dtype!s:.60}")
+        raise ValueError(f"its values must be plain numbers or texts, and are {dtype!s:.60}")
     if not all(type(side) is int and side >= 0 for side in shape):
-        raise ValueError(f"its shape must be non-negative integers, not {str(shape)[:60]}")
+        raise ValueError(f"its shape must be whole numbers from 0, and is {str(shape)[:60]}")
     start = 8 + len(count) + length
     cells = math.prod(shape)
     if start + cells * dtype.itemsize != size or (not cells and max(shape) > _EMPTY):
         raise ValueError(
-            f"its shape {str(shape)[:60]} of {dtype} does not match its {size - start} bytes"
+            f"its shape {str(shape)[:60]} of {dtype} does not fit its {size - start} bytes"
         )
     return shape, "F" if fortran else "C", dtype, start
 

@@ -382,9 +382,7 @@ class SparseBallots:
 def _array(name: str, values: Any) -> Any:
     """Return values as an array; refuse what is ragged, and masks, which would be lost."""
     if isinstance(values, np.ma.MaskedArray):
-        raise BallotError(
-            name, "must be a plain array, not a masked one; use -1 for a missing vote"
-        )
+        raise BallotError(name, "must not be masked; use -1 for a missing vote")
     try:
         return values if isinstance(values, np.ndarray | StoredArray) else np.asarray(values)
     except ValueError:
@@ -546,7 +544,7 @@ class DenseBlock:
     def margins(self, *, missing_is_no: bool) -> Margins:
         """Return yes minus no (queries, labels); a missing vote is neither, or a no."""
         if self.missing and not missing_is_no:
-            narrow = np.min_scalar_type(-self.voters - 1)
+            narrow = np.min_scalar_type(-2 * self.voters - 1)  # callers add the voters to it
             margins: Margins = _count(self.votes == 1).astype(narrow)
             margins -= _count(self.votes == 0).astype(narrow)
             return margins

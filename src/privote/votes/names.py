@@ -22,7 +22,8 @@ _DIGITS = re.compile("([0-9]+)")
 # Invisible, by Unicode's Default_Ignorable_Code_Point, though it counts them among letters and
 # marks or has not assigned them: fillers, joiners, variation marks, tags.
 _UNSEEN = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
+    "\U000e0000-\U000e0fff]"
 )
 _BLANK = "\u2800"  # a Braille cell without dots, which Unicode counts among symbols
 
@@ -67,11 +68,11 @@ class Names:
                 continue
             if len(names) != size:
                 raise BallotError(
-                    f"{where} must have one name per {axis} ({size}), got {len(names)}"
+                    f"{where} must have one name a {axis}, {size} of them, got {len(names)}"
                 )
             told = {folded(name) for name in names} if axis == "voter" else set(names)
             if len(told) < size or not all(told):
-                raise BallotError(f"{where} must have a different name for every {axis}")
+                raise BallotError(f"{where} must have a name of its own for every {axis}")
         return self
 
     def head(self, queries: int) -> Names:

@@ -52,7 +52,7 @@ _WORDS = {
 _TICKS = {1: ("x", "t", "\u2713", "\u2714"), 0: ("f",), -1: ("-", "none")}
 ODD = -9  # what is neither yes, no nor a gap
 VOTE_WORDS = "1, 0, yes, no, true, false or empty"
-NO_HEADER = "the first line looks like data; it must name the columns"
+NO_HEADER = "the first line reads like a row, and must name the columns"
 # What stands in rows and in no header: words for yes, no and a gap, dates, addresses.
 _CELL = re.compile(
     r"yes|no|true|false|n/?a|nan|null|\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T].*)?|\S+@\S+", re.I
@@ -63,8 +63,8 @@ Cells = npt.NDArray[Any]
 _VOTE = f"must be a vote: {VOTE_WORDS} (missing)"
 # The text of a cell must not decide what it is: it is private.
 _PROBABILITIES = (
-    "; if these are probabilities, give `threshold`, or save them as floats in a .npy, .npz, "
-    "Zarr or Parquet file"
+    "; if these are probabilities, give `threshold`, or save them as floats in a .npy, .npz, Zarr "
+    "or Parquet file, where they count as they are"
 )
 _CHANCE = "must be a probability from 0 to 1, or empty (missing)"
 # How people head the first column where a row is a voter, and it names them.
@@ -111,11 +111,11 @@ class Sheet(ABC):
             if not column and place and not nameless:
                 raise InputError(f"{self.where(1)}: column {place + 1} has no name")
             if column in seen and column:
-                both = f"{self.where(1)}: columns {seen[column] + 1} and {place + 1} "
+                both = f"{self.where(1)}: columns {seen[column] + 1} and {place + 1} are both "
                 if is_header(self.header) and not nameless:
                     raise InputError(f"{both}called {column!r:.60}")
                 raise InputError(
-                    f"{both}have the same name; {NO_HEADER}", sealed=f"the name is {shown(column)}"
+                    f"{both}called the same; {NO_HEADER}", sealed=f"the name is {shown(column)}"
                 )
             seen[column] = place
 
@@ -193,7 +193,7 @@ def open_sheet(source: Any, name: str = "table") -> RawTable:
     columns = {name_of(key): np.fromiter(values, object) for key, values in source.items()}
     lengths = {len(values) for values in columns.values()}
     if len(lengths) > 1:
-        raise InputError(name, f"must have columns of equal length, got {sorted(lengths)}")
+        raise InputError(name, f"must have columns of one length, got {sorted(lengths)}")
     table = RawTable(name, columns, np.arange(max(lengths, default=0)), "row")
     table.check_header()
     return table
@@ -220,7 +220,7 @@ def _frame_columns(frame: Any, name: str) -> Mapping[Any, Any]:
     for place, column in enumerate(frame.columns):
         text = name_of(column)
         if text in columns:
-            raise InputError(f"{name}: two columns have the name {text!r:.60}")
+            raise InputError(f"{name}: two columns are called {text!r:.60}")
         columns[text] = frame.iloc[:, place].tolist()
     return columns
 
@@ -272,7 +272,7 @@ class CSVFile(Sheet):
             for at, row in rows:
                 if len(row) != width:
                     raise InputError(
-                        f"{self.where(at)}: has {len(row)} values, and the header has {width}"
+                        f"{self.where(at)}: {len(row)} values under a header of {width}"
                     )
             if rows:
                 yield [at for at, _ in rows], list(zip(*(row for _, row in rows), strict=True))
@@ -302,13 +302,13 @@ def lines(path: Path, encoding: str | None = None, errors: str = "strict") -> It
         ) as stream:
             yield from stream
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path} is truncated or not a gzip file: {error}") from None
+        raise InputError(f"{path} is cut short or not gzip: {error}") from None
     except OSError as error:
         raise InputError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
     except UnicodeError:
         raise InputError(
-            f"{path.name} must be text in {name.removesuffix('-sig').upper()}; save it as UTF-8, "
-            "or give its `encoding`, e.g. cp1252"
+            f"{path.name} must be text in {name.removesuffix('-sig').upper()}; save it as UTF-8 or "
+            "name its `encoding` where that can be said, e.g. cp1252"
         ) from None
 
 
@@ -317,7 +317,7 @@ def _encoding(path: Path, encoding: str | None) -> str:
         try:
             "a".encode(encoding)
         except (LookupError, ValueError):  # also what Python knows, but not for text
-            rule = "must be an encoding that Python knows, e.g. cp1252"
+            rule = "must be one that Python knows, e.g. cp1252"
             raise InputError("encoding", rule, encoding) from None
         return encoding
     with path.open("rb") as stream:
@@ -505,17 +505,17 @@ def _columns(sheet: Sheet) -> tuple[int | None, int | None, list[int]]:
     if query is None and voter is None and len(header) > 1 and header[0] in _HEADS:
         voter = 0
     if query is not None and voter is None:
-        raise _misnamed(sheet, "has a column 'query' and so needs a column 'voter'; it has")
+        raise _misnamed(sheet, "has a column 'query' and must then have a column 'voter'; it has")
     if voter is not None and "label" in header:
-        raise _misnamed(sheet, "must have one column per label, and none named 'label'; it has")
+        raise _misnamed(sheet, "must have one column a label, and none called 'label'; it has")
     places = [place for place in range(len(header)) if place not in (query, voter)]
     if not places:
-        raise _misnamed(sheet, "must have one column per label; it has")
+        raise _misnamed(sheet, "must have one column a label, it has")
     says, labels = YesNo(), [sheet.header[place] for place in places]
     if sheet.unit == "line" and all(says[n] != ODD and not is_header([n]) for n in labels):
         warnings.warn(
-            f"{sheet.name}: the first line must be a header that names the labels, but it looks "
-            "like a ballot",
+            f"{sheet.name}: the first line is taken for a header, and reads like a ballot: it "
+            "must name the labels",
             PrivoteWarning,
             stacklevel=2,
         )
@@ -581,7 +581,7 @@ class _Rows:
                 )
             )
         if not parts:
-            raise BallotError(f"{sheet.name} has a header but no rows")
+            raise BallotError(f"{sheet.name} has a header and no rows")
         held = [np.concatenate(column) for column in zip(*parts, strict=True)]
         return cls(
             sheet,
@@ -619,7 +619,7 @@ class _Rows:
     def _refuse(self, bad: npt.NDArray[np.bool_], column: str, rule: str) -> None:
         if bad.any():
             place = int(self.places[np.flatnonzero(bad)[0]])
-            raise BallotError(self.sheet.where(place, column), f"{rule}, but is empty")
+            raise BallotError(self.sheet.where(place, column), f"{rule}, and is empty")
 
     def _refuse_alone(self, cast: npt.NDArray[np.bool_]) -> None:
         """Refuse a query that exists because of one voter only."""
@@ -634,8 +634,9 @@ class _Rows:
             row = int(np.flatnonzero(numbers == number)[0])
             raise BallotError(
                 self.sheet.where(int(self.places[row]), "query"),
-                "must be named by at least two voters: a query that only one voter names would "
-                "reveal that voter. If it is public, list it in a row without a voter and a vote",
+                "must be named by two voters or more, and this one is by one: the list of them "
+                "would tell what this voter said. If it is public, list it in a row of its own, "
+                "without a voter and a vote",
                 sealed=f"it is {shown(names[number])}",
             )
 
@@ -646,7 +647,7 @@ class _Rows:
             first, second = places[order[same[0] : same[0] + 2]].tolist()
             raise BallotError(
                 f"{self.sheet.where(first)} and {self.sheet.unit} {second}: a voter must cast one "
-                "ballot per query, and these two are by the same voter on the same query"
+                "ballot on one query, and these two are by one voter on the same"
             )
 
 

@@ -124,7 +124,6 @@ def test_sparse_rows_give_the_same_model():
 
 
 def test_public_rows_even_out_the_scales_of_features():
-    uneven = X * np.logspace(-3, 3, 12)[::-1]  # the features that matter are the large ones
     hidden = X * np.logspace(-3, 3, 12)
 
     def quality(rows, **public):
@@ -134,7 +133,6 @@ def test_public_rows_even_out_the_scales_of_features():
 
     assert quality(hidden) < 0.6
     assert quality(hidden, X_public=hidden[:50]) > 0.85
-    assert quality(uneven, X_public=uneven[:50]) > 0.85
     sparse = sp.csr_matrix(hidden)
     assert quality(sparse, X_public=sparse[:50]) > 0.85
 

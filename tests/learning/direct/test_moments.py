@@ -13,13 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import norm
-from tests.refusals import refused
 
 import privote as pv
-from privote.errors import BudgetError
 from privote.learning.direct.linear import DPMoments, moments, on_the_ball
 from privote.learning.direct.noise import Noise, TrainingPlan
-from privote.ledger import Budget, Ledger
 
 RNG = np.random.default_rng(0)
 DELTA = 1e-5
@@ -141,19 +138,6 @@ def test_it_learns_ranks_and_says_how_common_labels_are(embedding):
     assert model.classes_.tolist() == [0, 1, 2]
 
 
-def test_shrinking_helps_where_noise_is_strong_and_many_directions_say_nothing():
-    wide = np.hstack([X, 0.3 * RNG.normal(size=(len(X), 60))])
-    public = np.hstack([PUBLIC, 0.3 * RNG.normal(size=(400, 60))])
-    test = np.hstack([TEST, 0.3 * RNG.normal(size=(len(TEST), 60))])
-
-    def quality(**settings):
-        given = {"epsilon": 0.3, "delta": DELTA, "embedding": "pca:60", **settings}
-        models = [DPMoments(**given, seed=seed).fit(wide, Y, public) for seed in range(3)]
-        return np.mean([pv.metrics.multilabel(TRUTH, m.predict_proba(test))["AUC"] for m in models])
-
-    assert quality() > quality(shrink=False) + 0.02
-
-
 def test_without_noise_and_shrinking_it_is_least_squares(monkeypatch):
     monkeypatch.setattr(Noise, "add", lambda self, total, deviation: total)
     one = Y[:, :1]
@@ -162,18 +146,6 @@ def test_without_noise_and_shrinking_it_is_least_squares(monkeypatch):
     best, *_ = np.linalg.lstsq(design, one.astype(float), rcond=None)
     direction = model.coef_[0] / np.linalg.norm(model.coef_[0])
     np.testing.assert_allclose(direction, best[:-1, 0] / np.linalg.norm(best[:-1, 0]), atol=1e-6)
-
-
-def test_words_and_missing_labels_and_labels_of_one_class():
-    words = sp.random_array((600, 50), density=0.1, rng=np.random.default_rng(0), format="csr")
-    truth = np.zeros((600, 3), np.int8)
-    truth[:, 0] = words[:, [0]].toarray().ravel() > 0
-    truth[:, 1] = -1
-    model = DPMoments(8.0, DELTA, seed=0).fit(words[:400], truth[:400], words[400:])
-    chance = model.predict_proba(words)
-    assert chance.shape == (600, 3)
-    assert np.isfinite(chance).all()
-    assert ((chance >= 0) & (chance <= 1)).all()
 
 
 @pytest.mark.parametrize("embedding", [None, "auto"])
@@ -199,22 +171,3 @@ def test_persons_count_once_however_many_rows_they_have():
     doubled = DPMoments(4.0, DELTA, seed=0).fit(X[twice], Y[twice], PUBLIC, ids=twice)
     np.testing.assert_allclose(one.coef_, doubled.coef_)
     assert doubled.privacy_.protects == "a record"
-
-
-def test_it_is_charged_as_a_bare_curve_before_anything_leaves(tmp_path, monkeypatch):
-    place = tmp_path / "a.ledger"
-    book = Ledger.open(place)
-    book.set_budget(Budget(epsilon=8.0, delta=DELTA, rule="shared"), dataset="ward")
-    book.close()
-    monkeypatch.setattr(Noise, "add", lambda *_: pytest.fail("noise was drawn"))
-    with pytest.raises(pytest.fail.Exception):
-        DPMoments(8.0, DELTA).fit(X, Y, PUBLIC, ledger=place, dataset="ward")
-    monkeypatch.undo()
-    entries = Ledger.open(place).published()
-    assert entries[-1]["mechanism"]["mechanism"] == "noisy moments"
-    with refused(None, BudgetError):
-        DPMoments(8.0, DELTA).fit(X, Y, PUBLIC, ledger=place, dataset="ward")
-    # What is charged is a Gaussian's curve, no less.
-    noise = entries[-1]["mechanism"]["noise_multiplier"]
-    curve = TrainingPlan(steps=1).rdp(noise, pv.DEFAULT_ORDERS)
-    np.testing.assert_allclose(curve, 2 * np.asarray(pv.DEFAULT_ORDERS) / noise**2)

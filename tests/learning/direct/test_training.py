@@ -60,23 +60,6 @@ def test_a_curve_is_for_records_replaced_only():
         TrainingPlan(steps=1, adjacency="add-remove").rdp(1.0, pv.DEFAULT_ORDERS)
 
 
-def test_training_is_charged_before_it_starts_and_only_once(tmp_path, monkeypatch):
-    place = tmp_path / "a.ledger"
-    monkeypatch.setattr(Noise, "add", lambda *_: pytest.fail("noise was drawn"))
-    with pytest.raises(pytest.fail.Exception):
-        DPLinear(8.0, DELTA, steps=5).fit(X, Y, ledger=place, dataset="ward")
-    monkeypatch.undo()
-    entries = Ledger.open(place).published()
-    assert [entry["kind"] for entry in entries] == ["budget", "charge"]
-    assert entries[1]["mechanism"]["mechanism"] == "noisy gradients"
-    with refused(None, BudgetError):
-        DPLinear(8.0, DELTA, steps=5).fit(X, Y, ledger=place, dataset="ward")
-    with pytest.raises(BudgetError):  # votes on the same data set neither
-        pv.label(RNG.random((5, 20, 2)) < 0.3, epsilon=8.0, delta=DELTA, ledger=place,
-                 dataset="ward", mechanism=pv.BinaryVoting(sigma=20.0))  # fmt: skip
-    assert len(Ledger.open(place).published()) == 2
-
-
 def test_with_a_ledger_the_noise_is_a_little_more_and_the_promise_holds():
     plan, size = TrainingPlan(steps=50), {"records": 300, "labels": 2, "simulated": False}
     alone = begin(plan, 8.0, DELTA, **size).privacy
@@ -108,6 +91,24 @@ def made(request):
     return lambda **settings: kind(**{**quick, **settings})
 
 
+def test_training_is_charged_before_it_starts_and_only_once(made, tmp_path, monkeypatch):
+    place, given = tmp_path / "a.ledger", {"epsilon": 8.0, "delta": DELTA}
+    account = {"ledger": place, "dataset": "ward"}
+    monkeypatch.setattr(Noise, "add", lambda *_: pytest.fail("noise was drawn"))
+    with pytest.raises(pytest.fail.Exception):
+        made(**given).fit(X, Y, X[:50], **account)
+    monkeypatch.undo()
+    entries = Ledger.open(place).published()
+    assert [entry["kind"] for entry in entries] == ["budget", "charge"]
+    assert entries[1]["mechanism"]["mechanism"] == made().released
+    with refused(None, BudgetError):
+        made(**given).fit(X, Y, X[:50], **account)
+    with pytest.raises(BudgetError):  # votes on the same data set neither
+        pv.label(RNG.random((5, 20, 2)) < 0.3, **given, **account,
+                 mechanism=pv.BinaryVoting(sigma=20.0))  # fmt: skip
+    assert len(Ledger.open(place).published()) == 2
+
+
 def test_noise_is_secure_unless_seeded(made):
     for seed in (None, 3):
         one, two = (made(seed=seed) for _ in range(2))
@@ -134,7 +135,8 @@ def test_it_clones_pickles_reports_and_is_saved_without_code(made, tmp_path):
 COMMON = ({"epsilon": 0.0}, {"delta": 2.0})
 DESCENT = (
     *({"clip": 0.0}, {"learning_rate": -1.0}, {"momentum": 1.0}, {"initial_share": 0.0}),
-    *({"steps": 0}, {"adjacency": "swap"}, {"adjacency": "add-remove"}),
+    *({"steps": 0}, {"steps": 2.5}, {"sample_rate": 0.0}, {"sample_rate": 1.5}),
+    *({"adjacency": "swap"}, {"adjacency": "add-remove"}),
 )
 NETWORKS = (
     *({"network": "vgg"}, {"quantile": 1.0}, {"chunk": 0}, {"normalise": "mean"}),

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tests.refusals import refused
 
-from privote.datasets.images import Images
 from privote.errors import InputError, PrivoteWarning
 from privote.learning.networks.classifier import Augment, Rows, Scaling, check_hours, shifted
 
@@ -32,17 +31,6 @@ def test_bytes_become_numbers_from_0_to_1():
     assert Rows(images)[:].ravel() == pytest.approx([0.0, 0.2, 1.0])
     counts = np.array([[0, 51, 255]], np.uint8)  # vectors of small numbers are not pixels
     assert Rows(counts)[:].ravel() == pytest.approx([0, 51, 255])
-
-
-def test_images_on_disk_are_read_by_the_batch(tmp_path):
-    pillow = pytest.importorskip("PIL.Image")
-    for place in range(5):
-        pillow.new("L", (8, 8), color=place * 50).save(tmp_path / f"{place}.png")
-    rows = Rows(Images(paths=[str(tmp_path / f"{n}.png") for n in range(5)], size=8, channels=1))
-    assert rows.shape == (1, 8, 8)
-    assert rows[np.array([4, 0])].mean(axis=(1, 2, 3)) == pytest.approx([200 / 255, 0.0])
-    (tmp_path / "3.png").unlink()
-    assert len(rows[np.array([0, 1])]) == 2
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,6 @@ from tests.refusals import refused
 
 import privote as pv
 from privote.datasets import load_scenes
-from privote.datasets.images import Images
-from privote.errors import MissingExtraError
 from privote.learning.networks.classifier import Rows, Scaling
 from privote.learning.networks.image import ImageNetwork, check_time, image_features
 from privote.learning.students.classifiers import train_student
@@ -94,17 +92,6 @@ def test_random_state_decides_everything():
     assert not np.array_equal(one, other.predict_proba(TEST))
 
 
-def test_bytes_and_files_are_the_same_images(tmp_path):
-    pillow = pytest.importorskip("PIL.Image")
-    pixels = (X[:20] * 255).round().clip(0, 255).astype(np.uint8)
-    for place, image in enumerate(pixels):
-        pillow.fromarray(image[0]).save(tmp_path / f"{place}.png")
-    files = Images(paths=[str(tmp_path / f"{n}.png") for n in range(20)], size=16, channels=1)
-    by_bytes = ImageNetwork(**QUICK).fit(pixels, Y[:20])
-    by_files = ImageNetwork(**QUICK).fit(files, Y[:20])
-    assert by_files.predict_proba(files) == pytest.approx(by_bytes.predict_proba(pixels), abs=1e-5)
-
-
 def test_a_frozen_network_trains_its_last_layer_only():
     model = ImageNetwork(**{**QUICK, "n_epochs": 30}, frozen=True).fit(X, Y)
     start = ImageNetwork(**QUICK, frozen=True, learning_rate=1e-12).fit(X, Y)
@@ -147,12 +134,6 @@ def test_bad_settings_are_refused():
         ImageNetwork("vgg").fit(X, Y)
 
 
-def test_without_the_extra_it_says_which(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match=r"\[deep\]"):
-        ImageNetwork(**QUICK).fit(X, Y)
-
-
 def test_importing_the_room_loads_no_torch():
     code = (
         "import sys; import privote.learning.students.mixmatch, privote.learning.networks.image,"
@@ -183,22 +164,3 @@ def test_teachers_and_student_that_take_more_than_a_day_are_not_started():
         check_time(long.set_params(hours=1e9), None, X, TEST, 10, 5, None)
     slow, quick = (ImageNetwork("smallcnn", n_epochs=n).seconds(X, 10, 400, 0) for n in (100, 1))
     assert slow > 5 * quick > 0
-
-
-def test_teachers_on_200_drawn_pictures_tell_how_far_they_are():
-    rng = np.random.default_rng(0)
-    pictures = rng.random((260, 3, 24, 24)).astype(np.float32) / 4
-    labels = (rng.random((260, 2)) < 0.5).astype(np.int8)
-    pictures[labels[:, 0] == 1, 0, :12] += 0.7
-    pictures[labels[:, 1] == 1, 2, 12:] += 0.7
-    told = []
-    how = {"network": "smallcnn", "epochs": 6, "n_teachers": 8}
-    model = pv.PrivateClassifier("teachers", epsilon=8.0, delta=1e-3, settings=how)
-    model.fit(
-        pictures[:200], labels[:200], pictures[200:], seed=0,
-        progress=lambda what, done, total: told.append((what, done, total)),
-    )  # fmt: skip
-    assert [("training teachers", n, 8) for n in range(1, 9)] == [
-        each for each in told if each[0] == "training teachers"
-    ]
-    assert model.predict_proba(pictures[200:]).shape == (60, 2)

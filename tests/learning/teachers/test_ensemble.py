@@ -163,16 +163,6 @@ def test_a_teacher_without_records_says_no(kind: str) -> None:
     assert not cast(teachers, POOL, 0.5)[:, [0, 4, 5, 6]].any()
 
 
-def test_a_thousand_teachers_of_few_records() -> None:
-    X, Y = data(1500)
-    part = partition(1500, 1000, key=0)
-    teachers = train(None, X, Y, part, 1000)
-    assert teachers.sizes.min() == 0
-    cube = answers(teachers)
-    assert cube.shape == (150, 1000, 4)
-    assert np.isfinite(cube).all()
-
-
 # -- on one processor or many ------------------------------------------------------------------
 
 

@@ -32,13 +32,6 @@ def test_one_record_is_enough_to_answer(value: int) -> None:
     assert (model.predict_proba(X) == {0: 0.0, 1: 0.5, -1: 0.0}[value]).all()
 
 
-def test_small_whole_numbers_are_computed_in_float32() -> None:
-    X, Y = data()
-    words = (X > 0).astype(np.int8)
-    assert LinearTeachers().fit(words, Y).layers_[0][0].dtype == np.float32
-    assert LinearTeachers().fit(X, Y).layers_[0][0].dtype == np.float64
-
-
 def test_what_is_refused() -> None:
     X, Y = data()
     for given in ({"C": 0.0}, {"tol": -1.0}, {"max_iter": 0}):

@@ -57,17 +57,6 @@ def test_a_key_is_a_secret_unless_there_is_a_seed(tmp_path: Path) -> None:
     assert keys[6].hex() not in (tmp_path / "a.db").read_bytes().hex()
 
 
-def test_a_row_that_is_put_in_leaves_the_others_apart_by_chance() -> None:
-    # Without names: under a secret key, parts of rows are independent of where a row stands, so
-    # the others can be paired with the parts that they would have had.
-    sizes = np.zeros((3, 3, 2))
-    for key in range(3000):
-        for rows in (2, 3):
-            place = partition(rows, 3, key=key)[-2:]
-            sizes[place[0], place[1], rows - 2] += 1
-    assert np.abs(sizes / 3000 - 1 / 9).max() < 0.03
-
-
 @pytest.mark.parametrize(
     ("changed", "argument"),
     [

@@ -166,7 +166,7 @@ def test_a_classifier_that_does_not_answer_is_named() -> None:
             return np.full((len(X), 3), np.nan)
 
     X, Y, part = data()
-    with pytest.raises(InputError, match="teacher 0 must answer with finite numbers"):
+    with pytest.raises(InputError, match="teacher 0 must return finite numbers"):
         cast(train(Nothing(), X, Y, part, 3), X)
 
 

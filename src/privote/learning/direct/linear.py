@@ -452,9 +452,7 @@ class DPMoments(PrivateLinear):
 
     def _prepare(self, rows: Any, Y: Labels, unit: Persons, X_public: Any, records: int) -> Any:
         if X_public is None:
-            raise InputError(
-                "X_public", "must be given: the feature covariance is computed from public rows"
-            )
+            raise InputError("X_public", "must be given, for the covariance of features")
         public = self._look(X_public, records, Y.shape[1])
         return moments(self._design(rows), Y, unit, self.tau), public
 

@@ -487,7 +487,7 @@ def _charge(
             if any(entry[name] != value for name, value in same.items()):
                 raise InputError(
                     "resume",
-                    "must repeat the request that was charged: the same records, labels and steps",
+                    "must repeat the request that was charged",
                 )
             accounts.paid(totals, plan.rdp(noise, DEFAULT_ORDERS))
             return same

@@ -215,9 +215,7 @@ def load_weights(module: Any, path: str | os.PathLike[str]) -> list[str]:
     except FileNotFoundError:
         raise InputError(f"weights {str(path)!r} do not exist") from None
     except Exception as error:  # torch raises several kinds, by what is wrong with the file
-        raise InputError(
-            f"weights in {str(path)!r} cannot be read without running code: {error}"
-        ) from None
+        raise InputError(f"weights in {str(path)!r} cannot be read safely: {error}") from None
     if isinstance(given, Mapping) and isinstance(given.get("state_dict"), Mapping):
         given = given["state_dict"]
     if not isinstance(given, Mapping) or not all(map(torch.is_tensor, given.values())):

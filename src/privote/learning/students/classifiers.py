@@ -180,9 +180,7 @@ def binarized(y: npt.NDArray[Any], classes: Any) -> tuple[Labels, npt.NDArray[An
         raise InputError("classes", f"must be more than one class, got {known.tolist()}")
     strange = ~np.isin(y, known)
     if strange.any():
-        raise InputError(
-            "y", f"must contain only the classes given; row {strange.argmax()} has another"
-        )
+        raise InputError("y", f"must contain only classes; row {strange.argmax()} has another")
     return np.asarray(label_binarize(y, classes=known), np.int8), known
 
 

@@ -133,9 +133,7 @@ def save_student(
     try:
         described = json.dumps(facts, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise InputError(
-            "student", f"cannot be saved without running code on loading: {error}"
-        ) from None
+        raise InputError("student", f"cannot be saved without code: {error}") from None
     partial = target.with_name(target.name + ".part")
     with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr(_FACTS, described)
