@@ -66,6 +66,7 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     "another database": (f"mysql://u:{SECRET}@h/d", None, "got a 'mysql' address"),
     "an address as a path": (Path(f"postgresql://u:{SECRET}@h/d"), "site", "address as a path"),
     "port a word": (f"postgresql://u:{SECRET}@h:port/d", "site", "address that can be read"),
+    "an @ in a password": (f"postgresql://u:p@{SECRET}@h/d", "site", "has %40 for an @"),
     "a file with beside": ("ledger.db", "site", "beside goes with a ledger in PostgreSQL"),
     "nothing": ("", None, "ledger must be a path or an address, got ''"),
     "a number": (7, None, "ledger must be a path or an address, got 7"),
