@@ -573,3 +573,12 @@ def test_a_file_that_is_cut_off_after_it_was_checked(
         good = drawn is not None and 0 < drawn.answered < len(votes)
     print(done.returncode, done.stderr[-500:])
     outcome(f"{when}: votes that are cut off in .{kind}", 1, int(not good))
+
+
+@pytest.mark.parametrize("header", ["query_id,voter_id", "queries,voters", "Voter ID,query index"])
+def test_a_column_of_voters_under_another_head_is_no_label(tmp_path, header):
+    """Else two rows of one voter would be two voters, each at the price of one."""
+    path = tmp_path / "votes.csv"
+    path.write_text(f"{header},a\n0,0,1\n0,1,0\n1,0,1\n1,1,1\n")
+    with pytest.raises(pv.InputError, match="queries and voters"):
+        pv.label(path, epsilon=8, delta=1e-5)

@@ -54,6 +54,7 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     "an address as a path": (Path(f"postgresql://u:{SECRET}@h/d"), "site", "address as a path"),
     "port a word": (f"postgresql://u:{SECRET}@h:port/d", "site", "address that can be read"),
     "a file with beside": ("ledger.db", "site", "beside needs a ledger in PostgreSQL"),
+    "an @ in a password": (f"postgresql://u:p@{SECRET}@h/d", "site", "have %40 for an @"),
     "nothing": ("", None, "ledger must be a path or an address, got ''"),
     "a number": (7, None, "ledger must be a path or an address, got 7"),
     "beside a number": (f"postgresql://u:{SECRET}@h/d", 7, "beside must be a path"),

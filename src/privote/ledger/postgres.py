@@ -143,6 +143,8 @@ class PostgresStore:
         except psycopg.Error:
             # What was given may hold a password, and the error repeats it.
             raise InputError("ledger", "must be a valid postgresql:// address") from None
+        if "@" in str(given.get("host") or ""):  # which every error would repeat
+            raise InputError("ledger", "must have %40 for an @ in a password")
         self._secret = str(given.get("password") or "")
         # As libpq finds them, also in the environment and in the service that it names.
         found = psycopg.pq.Conninfo.get_defaults()

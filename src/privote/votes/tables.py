@@ -67,6 +67,8 @@ _PROBABILITIES = (
     "or Parquet file, where they count as they are"
 )
 _CHANCE = "must be a probability from 0 to 1, or empty (missing)"
+# How people head columns of queries and voters where they do not call them that.
+_NO_LABEL = re.compile(r"(query|queries|voters?)([ _-]?(id|name|index|number))?s?")
 # How people head the first column where a row is a voter, and it names them.
 _HEADS = ("", "voter", "voters", "name", "id", "person", "teacher", "participant", "respondent")
 
@@ -511,6 +513,9 @@ def _columns(sheet: Sheet) -> tuple[int | None, int | None, list[int]]:
     places = [place for place in range(len(header)) if place not in (query, voter)]
     if not places:
         raise _misnamed(sheet, "must have one column a label, it has")
+    if any(_NO_LABEL.fullmatch(header[place]) for place in places):
+        # Taken for a label, every row would be another voter, and one voter have several.
+        raise _misnamed(sheet, "must call its columns of queries and voters so; it has")
     says, labels = YesNo(), [sheet.header[place] for place in places]
     if sheet.unit == "line" and all(says[n] != ODD and not is_header([n]) for n in labels):
         warnings.warn(
