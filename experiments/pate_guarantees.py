@@ -12,6 +12,7 @@ Run: python experiments/pate_guarantees.py --seeds 5
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from typing import Any
 
@@ -23,23 +24,20 @@ import privote as pv
 from privote.accounting import ptr
 from privote.learning.students.classifiers import LinearStudent
 from privote.learning.students.mixmatch import MixMatchClassifier
-from privote.planning import sigma_for
+from privote.planning.budget import allowance_for, least
 
 TEACHERS, DELTA = 250, 1e-5
 
 
 def variants(contest: Comparison, labels: int, rows: int) -> dict[str, dict[str, Any]]:
     """Return the settings of PATE to compare, by name."""
-    sigma = sigma_for(
-        lambda s: pv.BinaryVoting(sigma=s),
-        TEACHERS,
-        labels,
-        contest.epsilon,
-        DELTA,
-        rows,
-        guarantee="allowance",
-        surprises_per_query=labels / 10,
-    )
+    size = (TEACHERS, labels, contest.epsilon, DELTA)
+    needed = math.ceil(rows * labels / 10)  # surprises of a voter who says yes to one in ten
+
+    def lasts(sigma: float) -> bool:
+        return allowance_for(pv.BinaryVoting(sigma=sigma), *size) >= needed
+
+    sigma = least(lasts, 10.0, 1e-3)
     low = pv.BinaryVoting(sigma=min(sigma, 1.25 * TEACHERS), quota=0.3)
     tested = pv.BinaryVoting(sigma=TEACHERS / 7)
     ladder = np.tril(np.ones((TEACHERS + 1, TEACHERS), bool), -1)[:, :, None]

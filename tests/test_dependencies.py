@@ -144,7 +144,7 @@ def test_a_release_says_what_was_done(tmp_path: Path) -> None:
     made = consistent(plain, {0: [1, 2]})
     changed = int((made.labels != plain.labels).sum())
     assert changed
-    assert made.processed == (f"2 implications were applied (up), which changed {changed} labels",)
+    assert made.processed == (f"2 implications were applied (up) and changed {changed} labels",)
     assert made.epsilon == plain.epsilon
     assert plain.processed == ()
     for text in (made.summary(), made.statement()):

@@ -155,8 +155,8 @@ def test_programs_serve_refuse_and_stop(coalition: Any, tmp_path: Path) -> None:
         programs["p1"].wait()
         code, out, log = asked("fewer", rows)
         assert code == 5
-        assert "at least 2 must" in out + log
-        assert "(lost p1 (answering): nobody listens there)" in out + log
+        assert "at least 2 are required" in out + log
+        assert "(lost p1 (answering): no program is listening there)" in out + log
         for name, number in (("pg", signal.SIGTERM), ("p0", signal.SIGINT)):
             programs[name].send_signal(number)
             assert programs[name].wait(60) == 0

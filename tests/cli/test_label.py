@@ -293,7 +293,7 @@ def test_whose_ballots_were_refused_is_for_the_owner(run: Run, tmp_path: Path) -
     assert 0 < refused["site 0"] < 100
     shown = run(*call, "--show-sealed").stdout
     open_part, owners = shown.split("For the owner's eyes")
-    assert "of 7 voters" in owners
+    assert "voters who ran out" in owners
     for text in (open_part, run(*call).stdout, run(*call, "--json").stdout):
         assert "refused" not in text
         assert "site 0" not in text
@@ -328,10 +328,10 @@ def test_strangers_and_other_guarantees_are_refused(
     (tmp_path / "more.txt").write_text("\n".join([*names[:19], "newcomer"]))
     stranger = run(*CALL, *LEDGER, "--voter-ids", "more.txt")
     assert stranger.exit_code == 2
-    assert "somebody who is not registered with the others" in stranger.stderr
+    assert "a voter who is not registered" in stranger.stderr
     worst = run(*CALL, *LEDGER, "--voter-ids", "names.txt", "--guarantee", "worst-case")
     assert worst.exit_code == 2
-    assert "--voter-ids goes with --guarantee allowance" in worst.stderr
+    assert "--voter-ids needs --guarantee allowance" in worst.stderr
     assert entries(run) == before
 
 
@@ -357,7 +357,7 @@ def test_names_go_from_the_votes_to_the_labels(run: Run, sheet: Path, tmp_path: 
     done = run("label", sheet, *LABEL, *LEDGER, "--output", "labels.csv")
     assert done.exit_code == 0, done.stderr
     assert done.stderr == ""
-    assert "their names, whatever their order" in done.stdout
+    assert "their names" in done.stdout
     with (tmp_path / "labels.csv").open(newline="") as stream:
         header, *rows = list(csv.reader(stream))
     assert header == ["query", "fever", "'=cough", "rash, mild", "pain"]
@@ -386,4 +386,4 @@ def test_labels_with_names_are_a_baseline_in_any_order(
     (tmp_path / "few.csv").write_text("\n".join([head, *rows[1:]]))
     lost = run("label", sheet, *LABEL, "--baseline", "few.csv", "--output", "x.csv")
     assert lost.exit_code == 2
-    assert "must name every query of the votes, once" in lost.stderr
+    assert "must name every query of the votes" in lost.stderr

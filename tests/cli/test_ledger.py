@@ -179,10 +179,10 @@ def test_beside_needs_an_address(run: Run, votes_file: Path) -> None:
     call = ("label", votes_file, *LABEL, "--output", "a.csv", "--beside", "site")
     alone = run(*call)
     assert alone.exit_code == 2
-    assert "--beside goes with --ledger" in alone.stderr
+    assert "--beside needs --ledger" in alone.stderr
     file = run(*call, "--ledger", "ledger.db")
     assert file.exit_code == 2
-    assert "beside goes with a ledger in PostgreSQL" in file.stderr
+    assert "beside needs a ledger in PostgreSQL" in file.stderr
     other = run("ledger", "show", f"mysql://u:{SECRET}@h/d")
     assert other.exit_code == 2
     assert SECRET not in other.stderr

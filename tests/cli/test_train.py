@@ -110,7 +110,7 @@ def test_predict_uses_the_saved_student(trained, tables, tmp_path):
 def test_a_data_set_by_name(tmp_path):
     for more, words in (
         (("--teachers", 20, "--queries", 30), ("SIMULATED", "AUC: area under the ROC curve")),
-        ((), ("to expect", "On six public data sets, models")),
+        ((), ("to expect", "On eight public data sets")),
     ):
         call = ("train", "scenes", *more, *BUDGET, "--seed", 1, "--force")
         result = invoke(*call, "--output", tmp_path / "run")
@@ -260,7 +260,7 @@ def test_records_vote_and_the_student_file_predicts(tmp_path):
         ("opacus", ("--method", "dpsgd", "--network", "smallcnn", "--steps", 2)),
         (
             "skorch",
-            ("--teacher", "smallcnn", "--student", "smallcnn", "--teachers", 2, "--queries", 10),
+            (*("--method", "teachers", "--network", "smallcnn", "--epochs", 2), "--teachers", 2),
         ),
     ],
 )

@@ -54,7 +54,7 @@ def test_models_to_labels(
     labelled = run("label", "votes.zarr", *settings, *more, "--output", "labels.csv")
     assert labelled.exit_code == 0, labelled.stderr
     assert (tmp_path / "labels.csv").read_text().startswith("query,flu,cold\n")
-    assert "their names, whatever their order in the file" in labelled.stdout
+    assert "their names" in labelled.stdout
 
 
 def test_thresholds_and_names(run: Run, models: dict[str, RandomForestClassifier]) -> None:

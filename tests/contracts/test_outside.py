@@ -106,7 +106,7 @@ def test_what_is_no_distribution_is_refused_before_it_is_charged(tmp_path: Path)
 
 
 def test_names_do_not_collide_with_ours() -> None:
-    with pytest.raises(TypeError, match="'binary' is taken"):
+    with pytest.raises(TypeError, match="already the name of a privote mechanism"):
 
         class Binary(pv.VoteMechanism):
             name: ClassVar[str] = "binary"
@@ -172,7 +172,7 @@ def test_the_command_line_imports_it(run: Any) -> None:
         (("--mechanism", "own_mechanism:main"), "must be a class that extends privote.Mechanism"),
         (("--mechanism", "own_mechanism"), "or package.module:Class"),
         (("--mechanism", "own_mechanism:LaplaceQuota", "--tau", 2), "applies to mechanism 'tau'"),
-        (("--mechanism", "own_mechanism:LaplaceQuota"), "--sigma must be given for mechanism"),
+        (("--mechanism", "own_mechanism:LaplaceQuota"), "--sigma is required for mechanism"),
     ],
 )
 def test_the_command_line_refuses(run: Any, flags: tuple[Any, ...], said: str) -> None:

@@ -204,7 +204,7 @@ def test_what_is_sealed_and_not_yet_worked_out_stays_here() -> None:
     assert (sealed.now, sealed.then) == (1.0, 2.0)
     assert repr(sealed) == repr(Later(lambda: 2.0)) == "<sealed>"
     for back in (pickle.loads(pickle.dumps(sealed)), copy.deepcopy(sealed)):
-        with pytest.raises(AttributeError, match="nothing sealed under 'then'"):
+        with pytest.raises(AttributeError, match="no sealed number 'then'"):
             _ = back.then
-    with pytest.raises(AttributeError, match="there is: now, then"):
+    with pytest.raises(AttributeError, match="available: now, then"):
         _ = sealed.other

@@ -182,3 +182,16 @@ def test_it_is_charged_to_a_ledger(arrays, tmp_path):
     assert model.numbers_.records == 1000  # persons: how many rows they have is not public
     with pytest.raises(pv.BudgetError):
         PrivateClassifier("auto", **BUDGET).fit(X, Y, X_public, ledger=place, dataset="ward")
+
+
+def test_a_saved_model_answers_the_same(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    Y = (X[:, :2] > 0.5).astype(int)
+    model = pv.PrivateClassifier(epsilon=8.0, delta=1e-5).fit(X[:200], Y[:200], X[200:])
+    model.save(tmp_path / "a.student")
+    again = pv.load(tmp_path / "a.student")
+    np.testing.assert_allclose(again.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    with refused(None):
+        model.save(tmp_path / "a.txt")

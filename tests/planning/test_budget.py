@@ -105,26 +105,11 @@ def test_sigma_for_every_mechanism(make: object) -> None:
     assert fit(0.998 * sigma) < 40 <= fit(sigma)
 
 
-@pytest.mark.parametrize("surprises", [0.3, 1.0, 2.4])
-def test_sigma_under_the_allowance(surprises: float) -> None:
-    options = {"guarantee": "allowance", "surprises_per_query": surprises}
-    sigma = planning.sigma_for(binary, 50, 10, 8.0, DELTA, 100, **options)  # type: ignore[arg-type]
-
-    def lasts(sigma: float) -> int:
-        allowance = planning.allowance_for(binary(sigma), 50, 10, 8.0, DELTA)
-        return planning.queries_until_out(binary(sigma), 10, allowance, surprises)
-
-    assert lasts(0.98 * sigma) < 100 <= lasts(sigma)
-
-
 @pytest.mark.parametrize(
     ("change", "argument"),
     [
         ({"wanted": 0}, "wanted"),
         ({"wanted": True}, "wanted"),
-        ({"guarantee": "hope"}, "guarantee"),
-        ({"guarantee": "allowance"}, "surprises_per_query"),
-        ({"surprises_per_query": 1.0}, "surprises_per_query"),
         ({"epsilon": 0.0}, "epsilon"),
         ({"delta": 1.0}, "delta"),
     ],

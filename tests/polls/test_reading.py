@@ -99,7 +99,7 @@ def test_a_frame_is_a_table() -> None:
         ("voter,Ada,Bo\nann,1,0\nben,2,0\n", {}, "line 3: .* column"),
         ("voter,Ada,Bo\n,1,0\n", {}, "line 2: the voter"),
         ("voter,Ada,Bo\nann,1,1\n", {"most": 1}, "line 2: .* at most 1"),
-        ("voter,Ada,Bo\n", {}, "not one ballot"),
+        ("voter,Ada,Bo\n", {}, "no ballots"),
         ("", {}, "line 1: "),
         (WIDE, {"encoding": "klingon"}, "^encoding "),
         ("voter,Ada\nann,1\n", {"options": ["Ada"]}, "at least 2 options"),

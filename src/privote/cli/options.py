@@ -321,7 +321,7 @@ def _parameter(
     elif info.metavar is None:
         info.metavar = metavar or each.name.upper()
     # A flag takes no value, so its help names none.
-    info.metavar = "" if kind is bool else info.metavar or metavar
+    info.metavar = "" if kind in (bool, bool | None) else info.metavar or metavar
     info.help = plain(info.help or text, spelling)
     return each.replace(kind=keyword, annotation=Annotated[kind, info])
 

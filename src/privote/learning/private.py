@@ -7,6 +7,7 @@ and public rows only.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
@@ -44,6 +45,7 @@ from .rows import (
     matching,
 )
 from .students.mixmatch import MixMatchClassifier
+from .students.saving import save_student
 from .tables import TableEncoder
 
 Given = tuple[Any, Labels, Any]  # private rows, their labels, public rows
@@ -218,6 +220,22 @@ class PrivateClassifier(Shown, LabelClassifier):
         if len(rows.shape) < 2:
             raise InputError("X", "must be (rows, features). Reshape your data: one row is [row]")
         return label_probabilities(self.student_, rows, len(self.label_names_))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a new ``.student`` file, which :func:`privote.load` reads.
+
+        It holds numbers and no code: the student, how rows become numbers, thresholds and names of
+        labels, and what may be published about the run.
+        """
+        check_is_fitted(self, "student_")
+        save_student(
+            path,
+            self.student_,
+            label_names=self.label_names_,
+            privacy=self.privacy_,
+            thresholds=self.thresholds_,
+            encoder=self.encoder_,
+        )
 
     def _numbers(
         self, records: Any, labels: Any, public: Any, ids: Any, groups: Any

@@ -1,6 +1,6 @@
 """Planning: every question before a release, asked of one engine.
 
-From public numbers alone: `plan`, `queries_for`, `allowance_for`, `queries_until_out`
+From public numbers alone: `plan`, `queries_for`, `allowance_for`
 and `sigma_for`; for polls, :mod:`privote.planning.polls`. On votes that are public
 or paid for: `tune` and `queries_that_fit`. These look at the votes and are covered by no guarantee.
 """
@@ -9,7 +9,6 @@ from ..forecast import YES
 from .budget import (
     allowance_for,
     queries_for,
-    queries_until_out,
     sigma_for,
 )
 from .tallies import Plan, plan
@@ -32,7 +31,6 @@ __all__ = [
     "plan",
     "queries_for",
     "queries_that_fit",
-    "queries_until_out",
     "sigma_for",
     "tune",
     "variants",

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ..accounting.allowance import FACTOR, MOST
 from ..accounting.filters import likely_orders
 from ..accounting.renyi import Floats, check_orders, epsilon_at, rounded_up
-from ..errors import BudgetError, InputError, positive, whole
+from ..errors import BudgetError, whole
 from ..ledger import Budget
 from ..mechanisms import Mechanism
 from ..mechanisms.base import check_electorate
@@ -77,30 +77,6 @@ def allowance_for(
     return room(mechanism, FACTOR * mechanism.surprise_rdp(voters, labels), budget)
 
 
-def queries_until_out(
-    mechanism: Mechanism, labels: int, allowance: int, surprises_per_query: float
-) -> int:
-    """Return after how many queries a voter with this many surprises a query runs out.
-
-    Take the surprises of the busiest voter to forecast the first who runs out, the mean to forecast
-    a typical one. It is a forecast and no promise: epsilon holds whether it is right or not.
-    """
-    return math.floor(allowance / check_surprises(mechanism, labels, surprises_per_query))
-
-
-def check_surprises(mechanism: Mechanism, labels: int, surprises_per_query: float) -> float:
-    """Return ``surprises_per_query`` if a ballot can hold that many."""
-    value = positive("surprises_per_query", surprises_per_query)
-    most = labels if mechanism.surprise_unit == "vote" else 1
-    if value > most:
-        unit = "single votes" if mechanism.surprise_unit == "vote" else "whole ballots"
-        raise InputError(
-            "surprises_per_query",
-            f"must be at most {most} for {mechanism.name}, which counts {unit}; got {value:g}",
-        )
-    return value
-
-
 def sigma_for(
     make: Callable[[float], Mechanism],
     voters: int,
@@ -108,11 +84,8 @@ def sigma_for(
     epsilon: float,
     delta: float,
     wanted: int,
-    *,
-    guarantee: str = "worst-case",
-    surprises_per_query: float | None = None,
 ) -> float:
-    """Return the smallest sigma, to a thousandth, with which ``wanted`` queries fit.
+    """Return the smallest sigma, to a thousandth, with which ``wanted`` queries fit in any case.
 
     Parameters
     ----------
@@ -122,10 +95,7 @@ def sigma_for(
     voters, labels, epsilon, delta
         As in `queries_for`.
     wanted
-        How many queries.
-    guarantee
-        ``"worst-case"``: ``wanted`` queries fit whatever the votes. ``"allowance"``: the allowance
-        lasts ``wanted`` queries for a voter with ``surprises_per_query``.
+        How many queries, whatever the votes.
 
     Returns
     -------
@@ -134,24 +104,11 @@ def sigma_for(
     budget = Budget(epsilon=epsilon, delta=delta)
     check_electorate(voters, labels)
     whole("wanted", wanted, most=MOST_QUERIES)
-    if guarantee not in ("worst-case", "allowance"):
-        raise InputError("guarantee", "must be worst-case or allowance", guarantee)
-    if (guarantee == "allowance") != (surprises_per_query is not None):
-        raise InputError(
-            "surprises_per_query",
-            f"is needed for guarantee 'allowance' and only for it, got {surprises_per_query!r} "
-            f"with {guarantee!r}",
-        )
 
     def fits(sigma: float) -> bool:
         mechanism = make(sigma)
         orders = likely_orders(budget.epsilon, budget.delta, mechanism.own_order)
-        if surprises_per_query is None:
-            total = wanted * mechanism.worst_case_rdp(voters, labels, orders)
-        else:
-            each = check_surprises(mechanism, labels, surprises_per_query)
-            surprise = mechanism.surprise_rdp(voters, labels, orders)
-            total = FACTOR * math.ceil(wanted * each) * surprise
+        total = wanted * mechanism.worst_case_rdp(voters, labels, orders)
         return epsilon_at(total, orders, budget.delta)[0] <= budget.epsilon
 
     sigma = least(fits, _START, _TOLERANCE, low=_SIGMAS[0], high=_SIGMAS[1])

@@ -36,7 +36,6 @@ Index = npt.NDArray[np.intp]
 Augmentation = Callable[[Any, Any], Any]
 Arrays = dict[str, npt.NDArray[Any]]
 
-SCALES = ("standard", "none")
 _LIMIT = 3.0  # standard deviations beyond which a value says no more
 _MOST_MEASURED = 2_000  # rows that are read to measure a scale, at most
 _VALUES = 1 << 22  # of a batch in prediction: 16 MiB
