@@ -17,14 +17,7 @@ from .charges import Prices
 from .journal import QuerierJournal, to_words
 from .messages import ANSWERING, DECISION, GUARDIAN, QUERYING
 from .programs import QUERIER, IntArray
-from .roles import (
-    LabelledBatch,
-    Role,
-    ballot_programs,
-    decision_programs,
-    session_of,
-    sliced,
-)
+from .roles import LabelledBatch, Role, ballot_programs, decision_programs, session_of, sliced
 from .terms import Terms
 
 _WAITING, _ASKING, _CHOSEN, _STORED, _OVER = "waiting", "asking", "chosen", "stored", "over"

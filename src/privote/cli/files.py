@@ -16,14 +16,7 @@ import numpy.typing as npt
 from privote.errors import InputError
 from privote.files import check_file, check_new, complete
 from privote.ledger.records import digest_of
-from privote.release import (
-    Release,
-    decide,
-    digest_of_facts,
-    read_facts,
-    rows_of,
-    statement_of,
-)
+from privote.release import Release, decide, digest_of_facts, read_facts, rows_of, statement_of
 from privote.votes.arrays import ArrayFile, read_npy
 from privote.votes.cube import Ballots
 from privote.votes.tables import CSVFile, name_in

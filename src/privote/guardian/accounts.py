@@ -18,14 +18,7 @@ import numpy as np
 
 from ..accounting.allowance import FACTOR, MOST
 from ..accounting.renyi import Floats, rounded_up
-from ..errors import (
-    BudgetError,
-    DrawnError,
-    InputError,
-    LedgerError,
-    PrivoteError,
-    PrivoteWarning,
-)
+from ..errors import BudgetError, DrawnError, InputError, LedgerError, PrivoteError, PrivoteWarning
 from ..files import Draft
 from ..ledger import Budget, Ledger
 from ..ledger.records import STAMPED, Entry, digest_of

@@ -21,13 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting.allowance import (
-    Learning,
-    learning_epsilon,
-    mu_at_order,
-    mu_of_budget,
-    settled,
-)
+from ..accounting.allowance import Learning, learning_epsilon, mu_at_order, mu_of_budget, settled
 from ..entropy import WIDEST_ROUNDED
 from ..errors import BudgetError, InputError, shown, whole
 from ..mechanisms import Mechanism, TallyVoting, mechanism_of

@@ -16,13 +16,7 @@ from ..accounting.counts import RoundedGaussian
 from ..accounting.renyi import Floats, Orders, check_orders
 from ..entropy import WIDEST_ROUNDED, Entropy
 from ..errors import InputError, UnavailableError, positive, whole
-from ..votes.cube import (
-    Ballots,
-    BallotSource,
-    Block,
-    Counts,
-    DenseBlock,
-)
+from ..votes.cube import Ballots, BallotSource, Block, Counts, DenseBlock
 from .base import Bools, Mechanism, check_electorate
 from .tau import whole_weight
 

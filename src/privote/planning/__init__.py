@@ -6,20 +6,9 @@ or paid for: `tune` and `queries_that_fit`. These look at the votes and are cove
 """
 
 from ..forecast import YES
-from .budget import (
-    allowance_for,
-    queries_for,
-    sigma_for,
-)
+from .budget import allowance_for, queries_for, sigma_for
 from .tallies import Plan, plan
-from .tuning import (
-    NOT_PRIVATE,
-    Tuning,
-    candidates,
-    queries_that_fit,
-    tune,
-    variants,
-)
+from .tuning import NOT_PRIVATE, Tuning, candidates, queries_that_fit, tune, variants
 
 __all__ = [
     "NOT_PRIVATE",

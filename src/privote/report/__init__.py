@@ -2,15 +2,7 @@
 
 from privote.release import OWNER_ONLY
 
-from .page import (
-    Command,
-    Facts,
-    Figure,
-    Section,
-    TableBlock,
-    render_page,
-    write_page,
-)
+from .page import Command, Facts, Figure, Section, TableBlock, render_page, write_page
 from .plots import bars
 from .tables import Column, table
 
