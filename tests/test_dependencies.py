@@ -149,8 +149,8 @@ def test_a_release_says_what_was_done(tmp_path: Path) -> None:
     assert plain.processed == ()
     for text in (made.summary(), made.statement()):
         assert made.processed[0] in text
-    assert "post-processing" in made.statement()
-    assert "post-processing" not in plain.statement()
+    assert "Post-processing" in made.statement()
+    assert "Post-processing" not in plain.statement()
     made.save(tmp_path / "made.npz")
     assert pv.Release.load(tmp_path / "made.npz").processed == made.processed
 
