@@ -75,7 +75,8 @@ def show(ledger: str, *, beside: Path | None = None, json: bool = False) -> None
         return
     rows = _runs(entries, budgets)
     if rows:
-        title = f"{name}: {len(rows)} runs in {len(entries)} entries"
+        runs = f"{len(rows)} run{'s' * (len(rows) != 1)}"
+        title = f"{name}: {runs} in {len(entries)} entries"
         print_table(rows, title=title, caption="Epsilon of each run alone, at its budget's delta.")
     print_table(budgets, title="Budgets")
     if allowances:
