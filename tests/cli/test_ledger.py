@@ -24,7 +24,7 @@ def ledger(run: Run, votes_file: Path, tmp_path: Path) -> Path:
 def test_show_lists_entries_and_budgets(run: Run, ledger: Path) -> None:
     shown = run("ledger", "show", ledger)
     assert shown.exit_code == 0
-    assert "1 runs in 4 entries" in shown.stdout
+    assert "1 run in 4 entries" in shown.stdout
     for word in ("allowance", "unconditional"):
         assert word in shown.stdout
     facts = json.loads(run("ledger", "show", ledger, "--json").stdout)
