@@ -61,7 +61,7 @@ def write(folder: Path, results: Sequence[Result], bench: Bench, command: str) -
     for heading, caption, rows in (("Data", DATA, found), ("Electorates", FITS, fits)):
         if rows:
             blocks: list[Block] = [TableBlock(caption=caption, rows=rows)]
-            sections.insert(-1, Section(heading=heading, part="Behind it", blocks=blocks))
+            sections.insert(-1, Section(heading=heading, blocks=blocks))
     page = write_page(
         folder / "paper.html",
         title="The paper, claim by claim",
