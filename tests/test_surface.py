@@ -26,14 +26,6 @@ def test_every_name_has_its_module() -> None:
         assert getattr(pv, name) is not None
 
 
-def test_a_name_is_what_its_module_has() -> None:
-    from privote.labelling import label
-    from privote.mechanisms import BinaryVoting
-
-    assert pv.label is label
-    assert pv.BinaryVoting is BinaryVoting
-
-
 def test_an_unknown_name_is_said() -> None:
     with pytest.raises(AttributeError, match="no attribute 'lable'"):
         _ = pv.lable  # type: ignore[attr-defined]

@@ -29,8 +29,7 @@ def test_a_mechanism_by_name_passes(run: Run) -> None:
 def test_settings_are_audited_as_given(run: Run) -> None:
     settings = ("--sigma", 1, "--tau", 0.9, "--gate-threshold", 2, "--gate-sigma", 1)
     done = run("audit", "--mechanism", "tau", *settings, *SMALL, "--json")
-    gate = pv.Gate(threshold=2, sigma=1)
-    subject = pv.TauVoting(sigma=1, tau=0.9, gate=gate)
+    subject = pv.TauVoting(sigma=1, tau=0.9, gate=pv.Gate(threshold=2, sigma=1))
     assert {row["mechanism"] for row in json.loads(done.stdout)["audits"]} == {str(subject)}
 
 
