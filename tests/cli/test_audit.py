@@ -19,6 +19,7 @@ def test_a_mechanism_by_name_passes(run: Run) -> None:
     assert shown.exit_code == 0, shown.stderr
     assert "All audits passed." in shown.stdout
     assert "binary (sigma=2, quota=0.3)" in shown.stdout
+    assert "binary (sigma=2, gate threshold=2 sigma=1.5)" in shown.stdout
     assert "tau" not in shown.stdout
     found = json.loads(run(*call, "--json").stdout)
     assert found["ok"] is True
