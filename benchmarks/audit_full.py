@@ -16,6 +16,7 @@ import multiprocessing
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ import privote as pv
 from privote import audit
 
 ORDERS = np.array([1.05, 2.0, 5.0, 32.0, 400.0])
-KINDS = ("binary", "tau", "powerset", "plurality", "tally")
+KINDS = tuple(pv.MECHANISMS)
 
 
 def random_gate(rng: np.random.Generator, voters: int) -> pv.Gate | None:
@@ -42,14 +43,16 @@ def random_mechanism(kind: str, rng: np.random.Generator, voters: int) -> pv.Mec
     if kind == "tau":
         norm = int(rng.integers(1, 3))
         return pv.TauVoting(sigma=sigma, tau=rng.uniform(0.2, 2.5), norm=norm, gate=gate)
-    if kind == "plurality":
-        return pv.PluralityVoting(sigma=sigma, gate=gate)
     if kind == "powerset":
         most = None if rng.random() < 0.6 else int(rng.integers(1, 4))
         return pv.PowersetVoting(sigma=sigma, max_positives=most, gate=gate)
     if kind == "tally":
         clip = {} if rng.random() < 0.5 else {"tau": rng.uniform(0.8, 2.5), "grid": 8}
         return pv.TallyVoting(sigma=sigma, **clip)
+    if kind != "binary":
+        every = pv.MECHANISMS[kind].audited()
+        some = every[rng.integers(len(every))].with_noise(sigma)
+        return replace(some, gate=gate) if "gate" in some.settings() else some
     choice = rng.integers(4)
     if choice == 1:
         return pv.BinaryVoting(sigma=sigma, quota=rng.uniform(0.05, 0.95))

@@ -76,6 +76,8 @@ def test_data_dependent_epsilon_is_sealed_everywhere(
         assert release.epsilon is not None
         assert abs(release.epsilon - sealed) > 1e-3
         assert release.terms["gamma"] == 0.05
+        # What PATE 2018 would charge is no bound: on the statement, marked, and not on the bill.
+        assert {row.name: row.brief for row in release.rows()}["for comparison only"] is False
     else:
         assert release.epsilon is None
         assert "sealed" in release.summary()

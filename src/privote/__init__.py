@@ -7,101 +7,52 @@ Multi-winner votes released under differential privacy, with an exact bill. Star
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ._version import __version__
+from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from typing import Any
-
-    from . import audit, datasets, dependencies, learning, metrics, planning, polls, report, votes
-    from .accounting.renyi import DEFAULT_ORDERS, epsilon, epsilon_2017
-    from .errors import (
-        BallotError,
-        BudgetError,
-        ChargedError,
-        InputError,
-        LedgerError,
-        MissingExtraError,
-        PrivoteError,
-        PrivoteWarning,
-        UnavailableError,
-    )
-    from .guardian import Guardian, bills
-    from .labelling import Electorate, label
-    from .learning import NeighbourBallots, PATEClassifier, PrivateClassifier, collect_votes, load
-    from .ledger import Budget, Ledger
-    from .links import OptimalLink
-    from .mechanisms import (
-        ABSTAIN,
-        MECHANISMS,
-        BinaryVoting,
-        Gate,
-        Mechanism,
-        PluralityVoting,
-        PowersetVoting,
-        TallyVoting,
-        TauVoting,
-        VoteMechanism,
-    )
-    from .planning import plan
-    from .polls import poll
-    from .release import Release, decide
-    from .votes.cube import Ballots, SparseBallots
-
-__all__ = [
-    "ABSTAIN",
-    "DEFAULT_ORDERS",
-    "MECHANISMS",
-    "BallotError",
-    "Ballots",
-    "BinaryVoting",
-    "Budget",
-    "BudgetError",
-    "ChargedError",
-    "Electorate",
-    "Gate",
-    "Guardian",
-    "InputError",
-    "Ledger",
-    "LedgerError",
-    "Mechanism",
-    "MissingExtraError",
-    "NeighbourBallots",
-    "OptimalLink",
-    "PATEClassifier",
-    "PluralityVoting",
-    "PowersetVoting",
-    "PrivateClassifier",
-    "PrivoteError",
-    "PrivoteWarning",
-    "Release",
-    "SparseBallots",
-    "TallyVoting",
-    "TauVoting",
-    "UnavailableError",
-    "VoteMechanism",
-    "__version__",
-    "audit",
-    "bills",
-    "collect_votes",
-    "datasets",
-    "decide",
-    "dependencies",
-    "epsilon",
-    "epsilon_2017",
-    "label",
-    "learning",
-    "load",
-    "metrics",
-    "plan",
-    "planning",
-    "poll",
-    "polls",
-    "report",
-    "votes",
-]
+    from . import audit as audit
+    from . import datasets as datasets
+    from . import dependencies as dependencies
+    from . import learning as learning
+    from . import metrics as metrics
+    from . import planning as planning
+    from . import polls as polls
+    from . import report as report
+    from . import votes as votes
+    from .accounting.renyi import DEFAULT_ORDERS as DEFAULT_ORDERS
+    from .accounting.renyi import epsilon as epsilon
+    from .accounting.renyi import epsilon_2017 as epsilon_2017
+    from .errors import BallotError as BallotError
+    from .errors import BudgetError as BudgetError
+    from .errors import ChargedError as ChargedError
+    from .errors import InputError as InputError
+    from .errors import LedgerError as LedgerError
+    from .errors import MissingExtraError as MissingExtraError
+    from .errors import PrivoteError as PrivoteError
+    from .errors import PrivoteWarning as PrivoteWarning
+    from .errors import UnavailableError as UnavailableError
+    from .guardian import Guardian as Guardian
+    from .guardian import bills as bills
+    from .labelling import Electorate as Electorate
+    from .labelling import label as label
+    from .learning import NeighbourBallots as NeighbourBallots
+    from .learning import PATEClassifier as PATEClassifier
+    from .learning import PrivateClassifier as PrivateClassifier
+    from .learning import collect_votes as collect_votes
+    from .learning import load as load
+    from .ledger import Budget as Budget
+    from .ledger import Ledger as Ledger
+    from .links import OptimalLink as OptimalLink
+    from .mechanisms import *  # noqa: F403
+    from .planning import plan as plan
+    from .polls import poll as poll
+    from .release import Release as Release
+    from .release import decide as decide
+    from .votes.cube import Ballots as Ballots
+    from .votes.cube import SparseBallots as SparseBallots
 
 # Which module each name comes from. It is loaded when somebody asks for the name: a command line
-# that only prints its help waits for no library.
+# that only prints its help waits for no library. The registry of mechanisms knows every voting.
 _NAMES = {
     "accounting.renyi": "DEFAULT_ORDERS epsilon epsilon_2017",
     "errors": "BallotError BudgetError ChargedError InputError LedgerError MissingExtraError "
@@ -111,8 +62,7 @@ _NAMES = {
     "learning": "NeighbourBallots PATEClassifier PrivateClassifier collect_votes load",
     "ledger": "Budget Ledger",
     "links": "OptimalLink",
-    "mechanisms": "ABSTAIN MECHANISMS BinaryVoting Gate Mechanism PluralityVoting PowersetVoting "
-    "TallyVoting TauVoting VoteMechanism",
+    "mechanisms": "ABSTAIN MECHANISMS Gate Mechanism VoteMechanism",
     "planning": "plan",
     "polls": "poll",
     "release": "Release decide",
@@ -134,16 +84,21 @@ _ROOMS = (
 
 if not TYPE_CHECKING:  # whoever checks types reads the imports above, and finds misspelt names
 
-    def __getattr__(name: str) -> "Any":
+    def __getattr__(name: str) -> object:
         """Load what is asked for, once (PEP 562)."""
         if name in _ROOMS:
             return import_module(f".{name}", __name__)
-        if name not in _WHERE:
+        if name == "__all__":
+            return __dir__()
+        module = "mechanisms" if name.endswith("Voting") else _WHERE.get(name)
+        if module is None:
             raise AttributeError(f"module 'privote' has no attribute {name!r}")
-        found = getattr(import_module(f".{_WHERE[name]}", __name__), name)
+        found = getattr(import_module(f".{module}", __name__), name)
         globals()[name] = found
         return found
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    from . import mechanisms
+
+    return sorted({*_WHERE, *_ROOMS, "__version__", *mechanisms.__all__})

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from ._version import __version__, check_written
 from .accounting.renyi import rounded_up
+from .accounting.sanitize import published_cost_2018
 from .deciding import RULES, Floats, Posterior, posterior
 from .errors import InputError, finite
 from .forecast import expected
@@ -235,6 +236,7 @@ def rows_of(facts: Mapping[str, Any]) -> list[Fact]:
     further = [
         *([protects] if facts["protects"] == VOTER else []),
         ("meaning", "meaning", _meaning(facts)),
+        ("price_2018", "for comparison only", _compared(terms)),
         ("accountant", "accountant", _ACCOUNTANTS[learnt and learnt["exact"]]),
         ("rule", "what may depend on released labels", _adaptively(facts)),
         ("random", "random source", "a seed" if simulated else _CRYPTOGRAPHIC),
@@ -410,6 +412,16 @@ def _terms(terms: Mapping[str, Any]) -> str | None:
         if name not in ("passed", "price_2018")  # which earlier releases have
     )
     return f"{said}; {numbers}"
+
+
+def _compared(terms: Mapping[str, Any]) -> str | None:
+    if "price" not in terms or 2 * terms["order"] * terms["beta"] >= 1:  # Theorem 23 needs less
+        return None
+    price = published_cost_2018(terms["order"], terms["beta"], terms["sigma_s"])
+    return (
+        f"PATE 2018 (Theorem 23) would price the sanitized number at {rounded_up(price, 4)}, "
+        "which is not a valid bound"
+    )
 
 
 def learnt_from(terms: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Every mechanism with every gate, link and bar: add a line here, and all contracts apply to it."""
+"""Every mechanism with every gate, link and bar, and all that the registry has."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.contracts.outside import LaplaceQuota, RandomBallot
 import privote as pv
 
 GATE = pv.Gate(threshold=3.5, sigma=1.2)
-LINK = pv.OptimalLink(cost=0.2, order=3.0)
+LINK = pv.OptimalLink(cost=0.3, order=4.0)
 
 MECHANISMS: dict[str, pv.Mechanism] = {
     "binary": pv.BinaryVoting(sigma=2.0),
     "binary quota": pv.BinaryVoting(sigma=2.0, quota=0.3),
-    "binary false_alarm": pv.BinaryVoting(sigma=1.5, false_alarm=0.05),
+    "binary false_alarm": pv.BinaryVoting(sigma=2.0, false_alarm=0.05),
     "binary gate": pv.BinaryVoting(sigma=2.0, gate=GATE),
     "binary quota half, gate": pv.BinaryVoting(sigma=2.0, quota=0.5, gate=GATE),
     "binary gate far below": pv.BinaryVoting(sigma=2.0, gate=pv.Gate(threshold=-3, sigma=2.0)),
@@ -26,7 +26,7 @@ MECHANISMS: dict[str, pv.Mechanism] = {
     "binary link": pv.BinaryVoting(link=LINK),
     "binary link, gate": pv.BinaryVoting(link=LINK, gate=GATE),
     "tau l2": pv.TauVoting(sigma=2.0, tau=1.2),
-    "tau l1": pv.TauVoting(sigma=2.0, tau=1.2, norm=1),
+    "tau l1": pv.TauVoting(sigma=2.0, tau=1.5, norm=1),
     "tau l2 tiny tau": pv.TauVoting(sigma=1.0, tau=0.1),
     "tau l1 tiny tau": pv.TauVoting(sigma=1.0, tau=0.1, norm=1),
     "tau l2 large tau": pv.TauVoting(sigma=2.0, tau=9.0),
@@ -38,7 +38,7 @@ MECHANISMS: dict[str, pv.Mechanism] = {
     "plurality": pv.PluralityVoting(sigma=2.0),
     "plurality tiny sigma": pv.PluralityVoting(sigma=0.1),
     "plurality gate": pv.PluralityVoting(sigma=2.0, gate=GATE),
-    "powerset": pv.PowersetVoting(sigma=2.0),
+    "powerset": pv.PowersetVoting(sigma=1.5),
     "powerset tiny sigma": pv.PowersetVoting(sigma=0.1),
     "powerset gate": pv.PowersetVoting(sigma=2.0, gate=GATE),
     "powerset max_positives": pv.PowersetVoting(sigma=1.0, max_positives=1),
@@ -52,6 +52,8 @@ MECHANISMS: dict[str, pv.Mechanism] = {
     "outside votes, gate": LaplaceQuota(sigma=2.0, quota=0.3, gate=GATE),
     "outside ballots": RandomBallot(share=0.4),
 }
+AUDITED = [each for kind in pv.MECHANISMS.values() for each in kind.audited()]
+MECHANISMS |= {str(each): each for each in AUDITED if each not in MECHANISMS.values()}
 
 ORDERS = np.array([1.01, 1.5, 2.0, 5.0, 32.0, 1000.0])
 

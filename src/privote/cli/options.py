@@ -282,6 +282,7 @@ def derived(**groups: Group) -> Callable[[Verb], Verb]:
                     option = inspect.Parameter(part, each.KEYWORD_ONLY, annotation=annotation)
                     options.append((option.replace(default=default), words))
         spelling = {each.name: _spelled(each.name) for each, _ in options}
+        spelling["MECHANISMS"] = ", ".join(_votings())
         made = [_parameter(each, words, spelling) for each, words in options]
 
         @wraps(verb)
@@ -391,25 +392,30 @@ class Account:
 # -- a mechanism -----------------------------------------------------------------------------------
 
 # Settings that are dataclasses: each of their fields is an option.
-_NESTED = {"link": "OptimalLink", "gate": "Gate"}
+_NESTED = {"link": "links:OptimalLink", "gate": "mechanisms:Gate"}
 _UNOFFERED = ("grid",)  # for coalitions, and for votes that are probabilities
+
+
+@cache
+def _votings() -> dict[str, str]:
+    """Return the classes that ``mechanisms`` exports as a voting, by name."""
+    kinds = [kind for kind in _definitions(("mechanisms",)) if kind.endswith("Voting")]
+    return {kind.removesuffix("Voting").lower(): kind for kind in kinds}
 
 
 @cache
 def _settings() -> dict[str, tuple[tuple[str, ...], Any]]:
     """Return, by option, the setting it makes (or the setting and its part), and its annotation.
 
-    Every class that ``mechanisms`` exports as a voting is read; a gate goes with all of them.
+    Every voting is read; a gate goes with all of them.
     """
     texts: dict[str, dict[str, str]] = {}  # by setting, what each mechanism says of it
     types: dict[str, str] = {}
-    for kind in _definitions(("mechanisms",)):
-        if kind.endswith("Voting"):
-            parameters, words = signature_of(f"mechanisms:{kind}")
-            for setting, (annotation, _) in parameters.items():
-                said = texts.setdefault(setting, {})
-                said[kind.removesuffix("Voting").lower()] = words[setting][0]
-                types[setting] = annotation.removesuffix(" | None")
+    for name, kind in _votings().items():
+        parameters, words = signature_of(f"mechanisms:{kind}")
+        for setting, (annotation, _) in parameters.items():
+            texts.setdefault(setting, {})[name] = words[setting][0]
+            types[setting] = annotation.removesuffix(" | None")
     made: dict[str, tuple[tuple[str, ...], Any]] = {}
     for setting, said in ({**texts, "gate": {}}).items():
         if setting in _NESTED:
@@ -467,8 +473,8 @@ class MechanismFlags:
     Attributes
     ----------
     name : NAME
-        How a tally becomes labels: binary, tau, powerset, plurality or tally; or
-        package.module:Class, a class of your own, which is imported and so runs.
+        How a tally becomes labels: ``MECHANISMS``; or package.module:Class, a class of your own,
+        which is imported and so runs.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]

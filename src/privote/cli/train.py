@@ -243,8 +243,8 @@ def train(
     queries
         Number of public rows to label; required with ptr and data-dependent.
     name : NAME
-        How votes become labels: binary, tau, powerset or plurality, with --sigma. Default: binary,
-        with noise set for the number of voters.
+        How votes become labels: ``MECHANISMS``; or package.module:Class, which runs when it is
+        imported. Default: noisy tallies, as `privote label` releases them.
     """
     from privote.learning.jobs import Job, trained
     from privote.report import OWNER_ONLY

@@ -55,5 +55,4 @@ __all__ = [
     "TallyVoting",
     "TauVoting",
     "VoteMechanism",
-    "mechanism_of",
 ]

@@ -254,6 +254,11 @@ class Mechanism(ABC):
 
     # -- what an audit asks of it ------------------------------------------------------------------
 
+    @classmethod
+    def audited(cls) -> tuple[Mechanism, ...]:
+        """Return every feature but a gate once, with so little noise that flaws show."""
+        return cls.variants(2.0, 4.0)
+
     def every_ballot(self, labels: int, *, missing: bool = False) -> Labels:
         """Return every ballot that a voter may cast: (ballots, labels), -1 for a missing vote."""
         ballots = vectors(labels, (0, 1, -1) if missing else (0, 1))

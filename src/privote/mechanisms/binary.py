@@ -110,6 +110,12 @@ class BinaryVoting(VoteMechanism):
         linked = cls(link=OptimalLink(cost=1.0, order=order))
         return cls(sigma=sigma), linked.with_noise(sigma)
 
+    @classmethod
+    def audited(cls) -> tuple[Mechanism, ...]:
+        """Return both kinds of noise, and both bars."""
+        bars = cls(sigma=2.0, quota=0.3), cls(sigma=2.0, false_alarm=0.05)
+        return cls(sigma=2.0), *bars, cls(link=OptimalLink(cost=0.3, order=4.0))
+
     def with_noise(self, sigma: float) -> Mechanism:
         """Return the same mechanism with another amount of noise.
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ..accounting.renyi import Floats
 from ..entropy import Entropy
 from ..errors import InputError, whole
+from .base import Mechanism
 from .classes import ClassMechanism
 
 _MOST_BITS = 1 << 20  # of the number of sets, which is counted exactly
@@ -54,6 +55,11 @@ class PowersetVoting(ClassMechanism):
         super().__post_init__()
         if self.max_positives is not None:
             object.__setattr__(self, "max_positives", whole("max_positives", self.max_positives))
+
+    @classmethod
+    def audited(cls) -> tuple[Mechanism, ...]:
+        """Return all sets, and small ones only."""
+        return cls(sigma=1.5), cls(sigma=1.5, max_positives=2)
 
     @property
     def most_ones(self) -> int | None:

@@ -118,6 +118,11 @@ class TallyVoting(Mechanism):
         del sigma, order
         return ()
 
+    @classmethod
+    def audited(cls) -> tuple[Mechanism, ...]:
+        """Return whole ballots and clipped ones."""
+        return cls(sigma=2.0), cls(sigma=2.0, tau=1.2)
+
     def weights(self, labels: int) -> Counts:
         """Return what a one counts by the number of ones of its ballot, in steps: (labels + 1,)."""
         if self.tau is None:

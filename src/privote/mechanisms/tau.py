@@ -83,6 +83,11 @@ class TauVoting(CellMechanism):
         """Return both norms, with the paper's bounds."""
         return cls(sigma=sigma, tau=1.8), cls(sigma=sigma, tau=3.4, norm=1)
 
+    @classmethod
+    def audited(cls) -> tuple[Mechanism, ...]:
+        """Return both norms, with bounds that clip small ballots."""
+        return cls(sigma=2.0, tau=1.2), cls(sigma=2.0, tau=1.5, norm=1)
+
     def weights(self, labels: int) -> Floats:
         """Return what a one counts by the number of ones of its ballot: (labels + 1,)."""
         if self.grid is not None:
