@@ -97,16 +97,3 @@ def test_signatures_are_those_that_python_sees() -> None:
         read, words = signature_of(place)
         assert list(read) == list(inspect.signature(called).parameters)
         assert set(words) >= set(read)
-
-
-def test_every_option_of_every_verb_says_what_it_is() -> None:
-    from privote.cli import app
-
-    def silent(group: Any, words: tuple[str, ...]) -> list[str]:
-        inside = getattr(group, "commands", None)
-        if inside is None:
-            shown = [each for each in group.params if each.name != "help"]
-            return [" ".join((*words, each.name)) for each in shown if not each.help]
-        return [found for name, each in inside.items() for found in silent(each, (*words, name))]
-
-    assert silent(typer.main.get_command(app), ()) == []
