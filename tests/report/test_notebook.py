@@ -19,7 +19,8 @@ BALLOTS = {"voter": range(577), "Ada": [at < 431 for at in range(577)], "<Bo>": 
 X, Y = RNG.normal(size=(400, 3)), RNG.integers(0, 2, (400, 2))
 
 
-def results() -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def made() -> dict[str, Any]:
     binary = pv.BinaryVoting(sigma=30.0)
     exact = {"guarantee": "data-dependent", "queries": 60, "mechanism": binary}
     model = pv.PrivateClassifier(method="gradients", **BUDGET)
@@ -31,11 +32,6 @@ def results() -> dict[str, Any]:
         "gradients": model.fit(X[:200], Y[:200], X[200:]),
         "pate": pv.PATEClassifier(n_teachers=20, **BUDGET).fit(X[:200], Y[:200], X[200:]),
     }
-
-
-@pytest.fixture(scope="module")
-def made() -> dict[str, Any]:
-    return results()
 
 
 @pytest.mark.filterwarnings("ignore::privote.errors.PrivoteWarning")
