@@ -38,6 +38,7 @@ CASES: list[tuple[tuple[object, ...], str]] = [
     ((*LABEL, *BINARY, "--baseline", "absent.npy"), "--baseline"),
     ((*LABEL, *BINARY, "--clip"), "--clip"),
     ((*LABEL, *BINARY, "--dataset", "mine"), "--dataset"),
+    ((*LABEL, *BINARY, "--beside", "site"), "--beside"),
     ((*LABEL, *BINARY, "--delta", 2), "--delta"),
     ((*LABEL, *BINARY, "--seed", -1), "--seed"),
     ((*LABEL, *BINARY, "--output", "labels.txt"), "--output"),
