@@ -33,8 +33,7 @@ def votes() -> np.ndarray:
 def test_allowance_answers_everything_within_the_budget(
     mechanism: pv.Mechanism, votes: np.ndarray
 ) -> None:
-    setting: dict[str, Any] = {"guarantee": "allowance"}
-    release = pv.label(votes, mechanism=mechanism, epsilon=20.0, delta=1e-5, **setting)
+    release = pv.label(votes, mechanism=mechanism, epsilon=20.0, delta=1e-5, guarantee="allowance")
     assert release.answered == 30
     assert release.labels.dtype == np.int8
     assert release.epsilon is not None

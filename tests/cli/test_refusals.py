@@ -67,7 +67,7 @@ CASES: list[tuple[tuple[object, ...], str]] = [
     ((*TUNE, "--guarantee", "exact"), "--guarantee"),
     ((*TUNE, "--truth", "absent.npy"), "--truth"),
     ((*TUNE, "--truth", "truth.txt"), "--truth"),
-    ((*TUNE, "--truth", "few.npy"), "--truth"),
+    ((*TUNE, "--truth", "flat.npy"), "--truth"),
     ((*TUNE, "--truth", "empty.csv"), "--truth"),
     ((*TUNE, "--truth", "votes.npy"), "--truth"),
     ((*TUNE, "--tau", 2), "--tau"),
@@ -128,7 +128,6 @@ def test_the_option_at_fault_is_named(
     if words[0] == "capc":
         pytest.importorskip("grpc")
     np.save(tmp_path / "flat.npy", np.zeros((3, 4)))
-    np.save(tmp_path / "few.npy", np.zeros((3, 4)))
     np.save(tmp_path / "soft.npy", np.full((2, 3, 4), 0.5))
     np.savez(tmp_path / "both.npz", votes=np.load(votes_file))
     (tmp_path / "broken.npy").write_bytes(b"nonsense")
