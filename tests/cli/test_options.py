@@ -56,6 +56,7 @@ def app_of(group: Group, seen: list[Any]) -> typer.Typer:
         (Group(of="label", only=("queries", "resume"), unset=True), "moon", {}),
         (Group(of="label", only=("threshold",)), "moon --threshold 1,0",
          {"threshold": [1.0, 0.0]}),
+        (Group(of="collect_votes", only=("labels",)), "moon --labels 2", {"labels": 2}),
         (Group(of=Lens), "moon", None),  # --size is required
         (Group(of=Lens, without=("thick",)), "moon --size 3 --thick", None),
         (Group(of=Lens, instead={"colour": (str, REQUIRED)}), "moon --size 3", None),
