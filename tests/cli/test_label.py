@@ -256,6 +256,8 @@ def test_voters_are_known_by_name_whatever_their_order(
     stranger = run(*sealed, "more.txt")
     assert stranger.exit_code == 2
     assert "a voter who is not registered" in stranger.stderr
+    worst = run(*sealed, "turned.txt", "--guarantee", "worst-case")
+    assert "--voter-ids needs --guarantee allowance" in worst.stderr
     entries = json.loads(run("ledger", "show", "ledger.db", "--json").stdout)["entries"]
     assert [e["kind"] for e in entries] == ["budget", "charge", *["answer", "outcome"] * 2]
 

@@ -33,7 +33,6 @@ CASES: list[tuple[tuple[object, ...], str]] = [
     ((*LABEL, *BINARY, "--guarantee", "hope"), "--guarantee"),
     ((*LABEL, *BINARY, "--guarantee", "data-dependent"), "--queries"),
     ((*LABEL, *BINARY, "--queries", 13), "--queries"),
-    ((*LABEL, *BINARY, "--voter-ids", "n.txt", "--guarantee", "worst-case"), "--voter-ids"),
     ((*LABEL, *BINARY, "--baseline", "guess.txt"), "--baseline"),
     ((*LABEL, *BINARY, "--baseline", "absent.npy"), "--baseline"),
     ((*LABEL, *BINARY, "--clip"), "--clip"),
