@@ -122,6 +122,7 @@ def test_bad_numbers(numbers: dict[str, Any], argument: str) -> None:
 
 @pytest.mark.parametrize("name", ["tmc2007", "tmc2007-250", "voc2012"])
 def test_real_votes_are_about_as_good_as_planned(name: str) -> None:
+    # F1 was off by .07 on average, at most .24 too low (tmc2007-250 at 1) and .11 too high.
     every, errors = load_teacher_votes(name).votes, []
     for queries in (300, 1000):
         votes = every[np.random.default_rng(0).permutation(len(every))[:queries]]
