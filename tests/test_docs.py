@@ -7,7 +7,7 @@ Blocks are told apart by the words behind their fence:
 - ``text out``: every line must be in what the last block printed, spaces aside; in the README it is
   all that was printed, line by line. ``...`` leaves out the rest of a line, or, alone, any lines.
 - ``needs NAME`` behind either of the first two: left out, with what follows, where the module
-  NAME is absent; ``needs shared``, or ``shared`` behind ``text out``: where the real data is.
+  NAME is absent.
 
 Anything else is not run.
 """
@@ -51,11 +51,10 @@ class Block:
         return {("sh", "run"): "sh", ("text", "out"): "out"}.get(self.words[:2], "")
 
     @property
-    def needs(self) -> str | None:
-        """A module, or "shared", without which it is left out."""
-        if self.kind == "out":
-            return "shared" if "shared" in self.words else None
-        return self.words[self.words.index("needs") + 1] if "needs" in self.words else None
+    def runs(self) -> bool:
+        """Whether what it needs is there."""
+        needed = self.words[self.words.index("needs") + 1 :] if "needs" in self.words else ()
+        return all(find_spec(name) is not None for name in needed)
 
 
 def blocks(page: Path) -> list[Block]:
@@ -64,15 +63,6 @@ def blocks(page: Path) -> list[Block]:
         Block(tuple(m["info"].split()), m["body"], text[: m.start()].count("\n") + 1)
         for m in FENCE.finditer(text)
     ]
-
-
-def have(name: str | None) -> bool:
-    if name is None:
-        return True
-    if name == "shared":
-        named = os.environ.get("PRIVOTE_SHARED")
-        return ((Path(named) if named else REPOSITORY.parent / "shared") / "data").is_dir()
-    return find_spec(name) is not None
 
 
 def run_python(block: Block, page: Path, names: dict[str, Any]) -> str:
@@ -86,11 +76,10 @@ def run_python(block: Block, page: Path, names: dict[str, Any]) -> str:
 def run_shell(block: Block, page: Path, folder: Path) -> str:
     # The environment that runs the tests is the one the reader would have activated.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    shared = os.environ.get("PRIVOTE_SHARED", str(REPOSITORY.parent / "shared"))
     done = subprocess.run(
         ["sh", "-e", "-c", block.body],
         cwd=folder,
-        env={**os.environ, "PATH": path, "PRIVOTE_SHARED": shared, "COLUMNS": "100"},
+        env={**os.environ, "PATH": path, "COLUMNS": "100"},
         capture_output=True,
         text=True,
         timeout=SECONDS,
@@ -145,11 +134,11 @@ def test_code_runs_and_prints_what_the_page_says(
     printed: str | None = None
     for block in blocks(page):
         if block.kind == "out":
-            if printed is None or not have(block.needs):
+            if printed is None:
                 continue
             lost = lost_lines(block.body, printed, whole=page.name == "README.md")
             assert not lost, f"{page.name}:{block.line}: not printed: {lost}\nprinted:\n{printed}"
-        elif block.kind and not have(block.needs):
+        elif block.kind and not block.runs:
             printed = None
         elif block.kind == "python":
             printed = run_python(block, page, names)

@@ -13,16 +13,9 @@ import privote as pv
 from privote.votes.surprises import effective_votes
 
 
-def electorate(allowance: Any = None, **changes: Any) -> pv.Electorate:
-    arguments: dict[str, Any] = {
-        "mechanism": pv.BinaryVoting(sigma=3.0),
-        "voters": 3,
-        "labels": 4,
-        "epsilon": 50.0,
-        "delta": 1e-5,
-        "allowance": allowance,
-    }
-    return pv.Electorate(**{**arguments, **changes})
+def electorate(allowance: Any) -> pv.Electorate:
+    size: dict[str, Any] = {"voters": 3, "labels": 4, "epsilon": 50.0, "delta": 1e-5}
+    return pv.Electorate(mechanism=pv.BinaryVoting(sigma=3.0), **size, allowance=allowance)
 
 
 def by_hand(

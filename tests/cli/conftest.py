@@ -16,6 +16,11 @@ from privote.cli import app
 Run = Callable[..., Any]
 
 
+def invoke(*arguments: object) -> Any:
+    """Run ``privote`` with these arguments, where the test is."""
+    return CliRunner().invoke(app, [str(part) for part in arguments])
+
+
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Return a function that runs ``privote`` with these arguments, in an empty folder."""
@@ -23,10 +28,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     # Words must not be broken where a test looks for them.
     monkeypatch.setenv("COLUMNS", "200")
 
-    def call(*arguments: object) -> Any:
-        return CliRunner().invoke(app, [str(a) for a in arguments])
-
-    return call
+    return invoke
 
 
 @pytest.fixture
@@ -43,11 +45,6 @@ def votes_file(tmp_path: Path, votes: npt.NDArray[np.bool_]) -> Path:
     path = tmp_path / "votes.npy"
     np.save(path, votes)
     return path
-
-
-def invoke(*arguments: object) -> Any:
-    """Run ``privote`` with these arguments, where the test is."""
-    return CliRunner().invoke(app, [str(part) for part in arguments])
 
 
 def write_rows(folder: Path, **sizes: int) -> Path:

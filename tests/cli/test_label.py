@@ -133,9 +133,7 @@ def test_a_failed_test_of_ptr_releases_nothing(run: Run, tmp_path: Path) -> None
     bill = json.loads(done.stdout)
     assert bill["answered"] == 0
     assert bill["terms"]["passed"] is False
-    assert (tmp_path / "labels.csv").read_text() == "query," + ",".join(
-        f"label_{i}" for i in range(21)
-    ) + "\n"  # fmt: skip
+    assert (tmp_path / "labels.csv").read_text().splitlines()[1:] == []
 
 
 @pytest.fixture
@@ -163,9 +161,6 @@ def test_by_default_nothing_is_asked_for_and_quality_is_told(
     truth = np.load(many).mean(axis=1) > 0.5
     release = pv.Release.load(tmp_path / "labels.npz")
     assert ((release.labels == 1) == truth).mean() > 0.97
-    done = run("label", many, *BUDGET, "--output", "again.csv")
-    assert "expected precision" in " ".join(done.stdout.split()[:30])
-    assert "chosen privately" in " ".join(done.stdout.split())
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".npy"])
@@ -180,24 +175,16 @@ def test_probabilities_are_written(run: Run, many: Path, tmp_path: Path, suffix:
 
 def test_months_share_what_is_planned(run: Run, many: Path, tmp_path: Path) -> None:
     votes = np.load(many)
-    np.save(tmp_path / "one.npy", votes[:50])
-    np.save(tmp_path / "two.npy", votes[50:110])
-    np.save(tmp_path / "three.npy", votes[100:])
-    common = (*BUDGET, "--ledger", "l.db")
-    for name, more in (("one", ("--plan-for", 120)), ("two", ())):
-        done = run("label", f"{name}.npy", *common, *more, "--output", f"{name}.npz", "--json")
+    for name, part, more in (("one", votes[:50], ("--plan-for", 120)), ("two", votes[50:110], ())):
+        np.save(tmp_path / f"{name}.npy", part)
+        flags = (*BUDGET, "--ledger", "l.db", *more, "--output", f"{name}.npz", "--json")
+        done = run("label", f"{name}.npy", *flags)
         assert done.exit_code == 0, done.stderr
-        facts = json.loads(done.stdout)
-        assert 7.99 < facts["epsilon"] <= 8
-        assert facts["quality"]["precision"] > 0.8
+        assert 7.99 < json.loads(done.stdout)["epsilon"] <= 8
         assert run("ledger", "check", f"{name}.npz", "--ledger", "l.db").exit_code == 0
     shown = json.loads(run("ledger", "show", "l.db", "--json").stdout)
     assert shown["allowances"][0]["more"] == 10
     assert " left" in run("ledger", "show", "l.db").stdout
-    done = run("label", "three.npy", *common, "--output", "three.csv")
-    assert done.exit_code == 3
-    assert "120 queries" in " ".join(done.stderr.split())
-    assert not (tmp_path / "three.csv").exists()
 
 
 def test_a_page_and_a_statement_are_written(run: Run, votes_file: Path, tmp_path: Path) -> None:
@@ -248,36 +235,31 @@ CALL = ("label", "votes.npy", *LABEL, *EVERY, "--output", "labels.csv")
 LEDGER = ("--ledger", "ledger.db")
 
 
-@pytest.fixture
-def names(tmp_path: Path, votes_file: Path) -> list[str]:
-    made = [f"site {i}" for i in range(20)]
-    (tmp_path / "names.txt").write_text("\n".join(made) + "\n")
-    return made
-
-
-def entries(run: Run) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(
-        run("ledger", "show", "ledger.db", "--json").stdout
-    )["entries"]  # fmt: skip
-    return found
-
-
 def test_voters_are_known_by_name_whatever_their_order(
-    run: Run, names: list[str], votes: npt.NDArray[np.bool_], tmp_path: Path
+    run: Run, votes_file: Path, votes: npt.NDArray[np.bool_], tmp_path: Path
 ) -> None:
+    turn = np.random.default_rng(0).permutation(20)[:15]  # another order, and some are absent
+    sites = [f"site {i}" for i in turn]
+    (tmp_path / "names.txt").write_text("\n".join(f"site {i}" for i in range(20)))
+    (tmp_path / "turned.txt").write_text("\n".join(sites))
+    (tmp_path / "more.txt").write_text("\n".join([*sites[:14], "newcomer"]))
     sealed = (*CALL, *LEDGER, "--show-sealed", "--json", "--voter-ids")
     first = run(*sealed, "names.txt")
     assert first.exit_code == 0, first.stderr
-    turn = np.random.default_rng(0).permutation(20)[:15]  # another order, and some are absent
-    np.save(tmp_path / "votes.npy", votes[:, turn])
-    (tmp_path / "turned.txt").write_text("\n".join(names[i] for i in turn))
+    np.save(votes_file, votes[:, turn])
     again = run(*sealed, "turned.txt")
     assert again.exit_code == 0, again.stderr
     bill = json.loads(again.stdout)
     assert bill["voters"] == 20
     assert bill["voters_known_by"] == "name"
     assert bill["sealed"]["surprises_cast_most"] == 2 * votes[:, turn].sum(axis=(0, 2)).max()
-    assert [e["kind"] for e in entries(run)] == ["budget", "charge", *["answer", "outcome"] * 2]
+    stranger = run(*sealed, "more.txt")
+    assert stranger.exit_code == 2
+    assert "a voter who is not registered" in stranger.stderr
+    worst = run(*sealed, "turned.txt", "--guarantee", "worst-case")
+    assert "--voter-ids needs --guarantee allowance" in worst.stderr
+    entries = json.loads(run("ledger", "show", "ledger.db", "--json").stdout)["entries"]
+    assert [e["kind"] for e in entries] == ["budget", "charge", *["answer", "outcome"] * 2]
 
 
 def test_whose_ballots_were_refused_is_for_the_owner(run: Run, tmp_path: Path) -> None:
@@ -320,21 +302,6 @@ def test_bad_names_charge_nothing(run: Run, votes_file: Path, tmp_path: Path, na
     assert not (tmp_path / "ledger.db").exists()
 
 
-def test_strangers_and_other_guarantees_are_refused(
-    run: Run, names: list[str], tmp_path: Path
-) -> None:
-    assert run(*CALL, *LEDGER, "--voter-ids", "names.txt").exit_code == 0
-    before = entries(run)
-    (tmp_path / "more.txt").write_text("\n".join([*names[:19], "newcomer"]))
-    stranger = run(*CALL, *LEDGER, "--voter-ids", "more.txt")
-    assert stranger.exit_code == 2
-    assert "a voter who is not registered" in stranger.stderr
-    worst = run(*CALL, *LEDGER, "--voter-ids", "names.txt", "--guarantee", "worst-case")
-    assert worst.exit_code == 2
-    assert "--voter-ids needs --guarantee allowance" in worst.stderr
-    assert entries(run) == before
-
-
 # -- votes in CSV files ----------------------------------------------------------------------------
 
 NAMES = ("fever", "=cough", "rash, mild", "pain")
@@ -354,19 +321,17 @@ def sheet(tmp_path: Path, votes: npt.NDArray[np.bool_]) -> Path:
 
 
 def test_names_go_from_the_votes_to_the_labels(run: Run, sheet: Path, tmp_path: Path) -> None:
-    done = run("label", sheet, *LABEL, *LEDGER, "--output", "labels.csv")
+    done = run("label", sheet, *LABEL, *LEDGER, "--output", "labels.csv", "--json")
     assert done.exit_code == 0, done.stderr
     assert done.stderr == ""
-    assert "their names" in done.stdout
+    facts = json.loads(done.stdout)
+    assert facts["voters_known_by"] == "name"
+    assert facts["label_names"] == list(NAMES)
     with (tmp_path / "labels.csv").open(newline="") as stream:
         header, *rows = list(csv.reader(stream))
     assert header == ["query", "fever", "'=cough", "rash, mild", "pain"]
     assert [row[0] for row in rows] == [f"case {query}" for query in range(12)]
     assert "site" not in (tmp_path / "labels.csv").read_text() + done.stdout
-    facts = json.loads(
-        run("label", sheet, *LABEL, "--seed", 1, "--json", "--output", "again.npz").stdout
-    )
-    assert facts["label_names"] == list(NAMES)
 
 
 def test_labels_with_names_are_a_baseline_in_any_order(

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -65,31 +64,21 @@ def test_export_and_backup_write_new_files_only(run: Run, ledger: Path, tmp_path
         assert (tmp_path / name).read_text() == "theirs"
         assert run("ledger", verb, ledger, "--output", name, "--force").exit_code == 0
     assert json.loads((tmp_path / "view.json").read_text()) == view
-    copy = tmp_path / "copy.db"
-    assert copy.stat().st_mode & 0o077 == 0  # it holds sealed parts
-    with zipfile.ZipFile(copy) as archive:
-        assert "ledger.db.key" in archive.namelist()
+    assert (tmp_path / "copy.db").stat().st_mode & 0o077 == 0  # it holds sealed parts
     assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
-def test_backup_and_restore_on_the_command_line(
-    run: Run, ledger: Path, votes_file: Path, tmp_path: Path
-) -> None:
+def test_backup_and_restore_on_the_command_line(run: Run, ledger: Path, tmp_path: Path) -> None:
     told = run("ledger", "backup", ledger, "--output", "safe")
     assert told.exit_code == 0
     assert "keep this file secret" in told.stdout
-    more = (*LABEL, *EVERY, "--output", "more.csv", "--ledger", ledger)
-    assert run("label", votes_file, *more).exit_code == 0
+    ledger.write_bytes(b"theirs")
     assert run("ledger", "restore", "safe", ledger).exit_code == 4
-    ledger.unlink()
-    assert run("ledger", "restore", "safe", ledger).exit_code == 4
-    assert not ledger.exists()
+    assert ledger.read_bytes() == b"theirs"
     (tmp_path / "fresh").mkdir()
     done = run("ledger", "restore", "safe", "fresh/ledger.db", "--json")
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["entries"] == 5
-    again = (*LABEL, *EVERY, "--output", "again.csv", "--ledger", "fresh/ledger.db")
-    assert run("label", votes_file, *again).exit_code == 0
     shown = run("ledger", "show", "fresh/ledger.db")
     assert "Charges made after that backup are not in this ledger" in shown.stdout
     facts = json.loads(run("ledger", "show", "fresh/ledger.db", "--json").stdout)
@@ -118,12 +107,13 @@ def test_every_verb_takes_an_address(
     run: Run, votes_file: Path, address: str, tmp_path: Path
 ) -> None:
     beside = ("--beside", "site")
-    said = ""
+    call = ("label", votes_file, *LABEL, *EVERY, "--ledger", address, *beside, "--output")
+    bad = run(*call, "a.csv", "--epsilon", -1)
+    assert bad.exit_code == 2
+    assert [file.name for file in tmp_path.iterdir()] == [votes_file.name]
+    said = bad.stderr
     for name in ("a.csv", "b.csv"):
-        done = run(
-            "label", votes_file, *LABEL, "--guarantee", "allowance",
-            "--ledger", address, *beside, "--output", name,
-        )  # fmt: skip
+        done = run(*call, name)
         assert done.exit_code == 0, done.stderr
         said += done.stdout + done.stderr
     shown = run("ledger", "show", address, *beside)
@@ -147,20 +137,6 @@ def test_every_verb_takes_an_address(
     assert run("ledger", "verify", "file.db").exit_code == 0
 
 
-def test_bad_input_leaves_the_database_as_it_was(
-    run: Run, votes_file: Path, address: str, tmp_path: Path
-) -> None:
-    call = ("label", votes_file, "--ledger", address, "--output", "a.csv")
-    bad = run(*call, *LABEL, "--epsilon", -1, "--beside", "site")
-    assert bad.exit_code == 2
-    alone = run(*call, *LABEL)
-    assert alone.exit_code == 2
-    assert "beside must name a local file" in alone.stderr
-    for text in (bad.stderr, alone.stderr):
-        assert SECRET not in text
-    assert [file.name for file in tmp_path.iterdir()] == [votes_file.name]
-
-
 @pytest.mark.parametrize("verb", ["show", "verify", "export", "backup"])
 def test_a_server_that_is_not_there_is_exit_code_4(run: Run, tmp_path: Path, verb: str) -> None:
     pytest.importorskip("psycopg", reason="the extra [postgres] is not installed")
@@ -173,16 +149,3 @@ def test_a_server_that_is_not_there_is_exit_code_4(run: Run, tmp_path: Path, ver
     assert "cannot be used" in done.stderr
     assert SECRET not in done.stdout + done.stderr
     assert not (tmp_path / "x.json").exists()
-
-
-def test_beside_needs_an_address(run: Run, votes_file: Path) -> None:
-    call = ("label", votes_file, *LABEL, "--output", "a.csv", "--beside", "site")
-    alone = run(*call)
-    assert alone.exit_code == 2
-    assert "--beside needs --ledger" in alone.stderr
-    file = run(*call, "--ledger", "ledger.db")
-    assert file.exit_code == 2
-    assert "beside needs a ledger in PostgreSQL" in file.stderr
-    other = run("ledger", "show", f"mysql://u:{SECRET}@h/d")
-    assert other.exit_code == 2
-    assert SECRET not in other.stderr

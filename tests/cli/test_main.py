@@ -64,24 +64,22 @@ def test_help_imports_nothing_heavy() -> None:
     assert "HEAVY []" in done.stdout
 
 
-def _verbs() -> list[list[str]]:
-    def walk(group: Any, words: list[str]) -> list[list[str]]:
-        inside = getattr(group, "commands", None)
-        if inside is None:
-            return [words]
-        return [found for name, each in inside.items() for found in walk(each, [*words, name])]
-
-    return walk(typer.main.get_command(app), [])
+def _verbs(group: Any, words: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
+    inside = getattr(group, "commands", None)
+    if inside is None:
+        return [(words, group)]
+    return [found for name, each in inside.items() for found in _verbs(each, (*words, name))]
 
 
-@pytest.mark.parametrize("words", _verbs(), ids=" ".join)
-def test_every_verb_has_an_example_and_json_and_flags_without_values(
-    run: Run, words: list[str]
+@pytest.mark.parametrize(("words", "command"), _verbs(typer.main.get_command(app)))
+def test_every_verb_has_an_example_json_and_words_for_every_option(
+    run: Run, words: tuple[str, ...], command: Any
 ) -> None:
     said = run(*words, "--help").stdout
     assert f"privote {' '.join(words)}" in said.partition("Example")[2]
     assert "--json" in said
     assert said.count("<bool>") <= 1  # of --help itself, which is Typer's
+    assert [each.name for each in command.params if not each.help and each.name != "help"] == []
 
 
 CALL = ("label", "votes.npy", "--epsilon", 8, "--output", "o.csv")

@@ -64,10 +64,7 @@ def test_the_owner_sees_it_on_request(run: Run, votes_file: Path, release: pv.Re
     assert sealed["epsilon_of_costliest_voter"] == pytest.approx(release.sealed.bills().max())
 
 
-def test_no_verb_draws_a_number_about_votes_without_a_charge(run: Run, votes_file: Path) -> None:
-    done = run("sanitize", votes_file, "--sigma", 7, "--delta", 1e-5, "--queries", 12)
-    assert done.exit_code == 2
-    assert "no such command" in done.stderr
+def test_a_sanitized_epsilon_is_shown_with_its_terms(run: Run, votes_file: Path) -> None:
     shown = " ".join(
         run("label", votes_file, *LABEL, *DEPENDENT, "--output", "a.csv").stdout.split()
     )

@@ -16,7 +16,6 @@ import privote as pv
 pytest.importorskip("zarr")
 
 NAMES = [f"site {place}" for place in range(6)]
-LABELS = ("--labels", "flu,cold")
 
 
 def rows() -> np.ndarray:
@@ -38,8 +37,10 @@ def models(tmp_path: Path) -> dict[str, RandomForestClassifier]:
 def test_models_to_labels(
     run: Run, models: dict[str, RandomForestClassifier], tmp_path: Path
 ) -> None:
-    given = ("votes", "rows.npy", "models", *LABELS, "--output", "votes.zarr")
-    done = run(*given, "--chunk", 100, "--group", 4, "--json")
+    (tmp_path / "names.txt").write_text("\n".join("abcdef"))
+    given = ("votes", "rows.npy", "models", "--labels", "flu,cold", "--threshold", "0.3,0.9")
+    more = ("--names", "names.txt", "--chunk", 100, "--group", 4, "--output", "votes.zarr")
+    done = run(*given, *more, "--json")
     assert done.exit_code == 0, done.stderr
     facts = json.loads(done.stdout)
     assert facts["label_names"] == ["flu", "cold"]
@@ -47,27 +48,15 @@ def test_models_to_labels(
     assert (facts["chunks"], facts["done_before"]) == (6, 0)
     assert "site" not in done.stdout  # the names of voters
     found = pv.Ballots.of(tmp_path / "votes.zarr")
-    wanted = np.stack([model.predict(rows()) for model in models.values()], axis=1)
-    assert np.array_equal(found.to_array(), wanted)
-    settings = ("--mechanism", "binary", "--sigma", 2, "--epsilon", 8, "--delta", 1e-5)
-    more = ("--guarantee", "allowance", "--queries", 10, "--ledger", "ledger.db")
-    labelled = run("label", "votes.zarr", *settings, *more, "--output", "labels.csv")
-    assert labelled.exit_code == 0, labelled.stderr
-    assert (tmp_path / "labels.csv").read_text().startswith("query,flu,cold\n")
-    assert "their names" in labelled.stdout
-
-
-def test_thresholds_and_names(run: Run, models: dict[str, RandomForestClassifier]) -> None:
-    Path("names.txt").write_text("a\nb\nc\nd\ne\nf\n")
-    files = [f"models/{name}.joblib" for name in NAMES]
-    more = ("--threshold", "0.3,0.9", "--names", "names.txt", "--output", "v.zarr")
-    done = run("votes", "rows.npy", *files, "--labels", 2, *more)
-    assert done.exit_code == 0, done.stderr
-    chance = [
+    chances = [
         np.stack([part[:, 1] for part in model.predict_proba(rows())], axis=1)
         for model in models.values()
     ]
-    found = pv.Ballots.of("v.zarr")
-    assert np.array_equal(found.to_array(), np.stack(chance, axis=1) >= np.array([0.3, 0.9]))
+    assert np.array_equal(found.to_array(), np.stack(chances, axis=1) >= np.array([0.3, 0.9]))
     assert found.voter_names == tuple("abcdef")
-    assert found.label_names is None
+    settings = ("--mechanism", "binary", "--sigma", 2, "--epsilon", 8, "--delta", 1e-5)
+    paid = ("--guarantee", "allowance", "--queries", 10, "--ledger", "ledger.db")
+    labelled = run("label", "votes.zarr", *settings, *paid, "--output", "labels.csv")
+    assert labelled.exit_code == 0, labelled.stderr
+    assert (tmp_path / "labels.csv").read_text().startswith("query,flu,cold\n")
+    assert "their names" in labelled.stdout

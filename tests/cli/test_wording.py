@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, write_rows
 
 from privote.cli.output import Spelling
 from privote.errors import InputError
@@ -16,10 +16,8 @@ SPELLING = {
     "quota": "--quota",
     "sigma": "--sigma",
     "gate sigma": "--gate-sigma",
-    "votes": "VOTES",
     "X_public": "--public",
     "X": "DATA",
-    "labels": "--labels",
 }
 
 
@@ -43,10 +41,11 @@ def test_arguments_become_options(error: InputError, expected: str) -> None:
 
 SILLY = ("--epsilon", 1000, "--delta", 0.3)
 SENSIBLE = ("--epsilon", 20, "--delta", 0.02)
+TRAIN = ("train", "rows.csv", "--columns", "a,b,c")
 SIZES = ("--voters", 40, "--labels", 2)
 BUDGETED: dict[str, tuple[object, ...]] = {
     "label": ("label", "votes.npy", "--mechanism", "binary", "--sigma", 2, "--output", "l.csv"),
-    "train": ("train", "rows.csv", "--labels", "flu", "--public", "rows2.csv", "--output", "run"),
+    "train": (*TRAIN, "--labels", "flu", "--public", "public.csv", "--output", "run"),
     "poll": ("poll", "poll.csv"),
     "plan": ("plan", *SIZES, "--mechanism", "binary", "--sigma", 2),
     "poll --plan": ("poll", "--plan", "--voters", 40, "--options", 3),
@@ -57,9 +56,7 @@ BUDGETED: dict[str, tuple[object, ...]] = {
 @pytest.mark.parametrize("verb", BUDGETED)
 def test_a_budget_that_promises_little_is_said_once(run: Run, tmp_path: Path, verb: str) -> None:
     np.save(tmp_path / "votes.npy", np.zeros((3, 40, 2), bool))
-    rows = [f"{place},{place % 7},{place % 2}" for place in range(40)]
-    (tmp_path / "rows.csv").write_text("\n".join(["a,b,flu", *rows]))
-    (tmp_path / "rows2.csv").write_text("\n".join(["a,b", *(row[:-2] for row in rows[1:])]))
+    write_rows(tmp_path, rows=40, public=39)
     ballots = [f"{place % 2},{place % 3 % 2}" for place in range(40)]
     (tmp_path / "poll.csv").write_text("\n".join(["Ada,Bo", *ballots]))
     done = run(*BUDGETED[verb], *SILLY)

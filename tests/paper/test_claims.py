@@ -32,25 +32,6 @@ import privote as pv
 REPOSITORY = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("PRIVOTE_SHARED", REPOSITORY.parent / "shared"))
 
-#: The paper's captions and theorem-like statements, by their labels, as its source has them.
-_LABELS = """
-lemma:rdp-gaussian lemma:rdp-composition prop:binary-pate lemma:rdp-gaussian-multilabel
-alg:extended-pate prop:gap thm:pate-rdp-bound fig:binary_powerset_negative_votes
-fig:powerset-binary-pate-compare-metrics-sigma fig:powerset-binary-pate fig:tpate
-tab:compare-dpsgd-pate tab:dpsgd-pate-chexpert tab:binary-pate-vary-epsilon fig:retrain
-tab:data-stats-final lemma:coordindep prop:coorddepend fig:treeMulti matrix:dependency-chexpert
-tab:pascal_dependency_matrix tab:mimic_dependency_matrix tab:cxpert_dependency_matrix
-tab:padchest_dependency_matrix tab:extreme-multilabel fig:datasets_class_distribution
-tab:powerset-binary-pate-pascal tab:powerset-binary-pate-cxpert
-tab:pascal-voc-positive-labels-per-data-point tab:pascal-voc-delta-values
-tab:powerset-tau-pate-pascal fig:cdf-gaps fig:powerset-binary-gaps-metrics-num-labels-pascal
-fig:powerset-binary-gaps-metrics-num-labels-cxpert fig:app-tune-tau2 fig:app-tune-tau1
-fig:app-tune-sigma fig:app-compare-methods-directly tab:diff-epsilon tab:diff-epsilon#2
-fig:PascalVOC-eps10 fig:cross-domain fig:retrain-cxpert-tau fig:ap-chexpert-ensemble-self-pate
-alg:tau-clipping-privateknn tab:data-stats-final#2
-"""
-KEYS = _LABELS.split()
-
 _FLOAT = re.compile(r"\\begin\{(figure|table|algorithm)(\*?)\}(.*?)\\end\{\1\2\}", re.DOTALL)
 _STATEMENT = re.compile(r"\\begin\{(lemma|prop|theorem)\}(.*?)\\end\{\1\}", re.DOTALL)
 _LABEL = re.compile(r"\\label\{([^}]*)\}")
@@ -72,56 +53,30 @@ def _keys_of(source: str) -> list[str]:
     return keys
 
 
-def _statements(source: str) -> dict[str, str]:
-    """Return what the printed paper calls its statements: LaTeX counts them by section."""
-    main, _, appendix = source.partition("\\appendix")
-    found = {}
-    for text, names in ((main, "123456789"), (appendix, "ABCDEFGHI")):
-        parts = re.split(r"\\section\{", text)[1:]
-        for name, part in zip(names, parts, strict=False):
-            for number, one in enumerate(_STATEMENT.finditer(part), 1):
-                kind = {"lemma": "Lemma", "prop": "Proposition", "theorem": "Theorem"}[one[1]]
-                found[_LABEL.findall(one[2])[0]] = f"{kind} {name}.{number}"
-    return found
-
-
 PAPERS = [claim.key for claim in CLAIMS if claim.kind not in ("prose", "ours")]
 
 
-def test_every_caption_and_statement_is_a_claim() -> None:
-    assert len(KEYS) == len(set(KEYS)) == 38 + 8
-    assert sorted(PAPERS) == sorted(KEYS)
-    assert len(CLAIMS) == len(BY_KEY)
-    assert len({file_name(key) for key in BY_KEY}) == len(BY_KEY)
+def test_every_claim_has_a_name_a_place_in_the_paper_and_one_on_the_page() -> None:
+    assert len(PAPERS) == 38 + 8
+    assert len(CLAIMS) == len(BY_KEY) == len({file_name(key) for key in BY_KEY})
+    assert sorted(key for keys in PARTS.values() for key in keys) == sorted(BY_KEY)
+    assert len(set(PLACES.values())) == len(PLACES) == len(CLAIMS)
+    assert PLACES["fig:tpate"] == "Figure 4"
+    assert PLACES["tab:data-stats-final#2"] == "Table 18"
+    for claim in CLAIMS:
+        assert set(claim.sources) <= {*sources.PATTERNS, *sources.EMBEDDED}, claim.key
+        assert (claim.measure is None) == (claim.verdict is None), claim.key
+        assert claim.measure is not None or claim.needs, claim.key
 
 
-def test_the_list_is_that_of_the_papers_source() -> None:
+def test_every_caption_and_statement_of_the_papers_source_is_a_claim() -> None:
     sources = [path for path in sorted((SHARED / "seed").glob("*.txt")) if path.is_file()]
     texts = [path.read_text(encoding="utf-8") for path in sources]
     found = [text for text in texts if "multi-winner" in text.lower() and r"\caption{" in text]
     if not found:
         pytest.skip("the paper's source is absent: put it at ../shared/seed")
     assert found[0].count(r"\caption{") == 38
-    assert _keys_of(found[0]) == KEYS == PAPERS
-    named = _statements(found[0])
-    assert len(named) == 8
-    assert named == {key: PLACES[key] for key in named}
-
-
-def test_every_claim_has_its_place_in_the_paper_and_on_the_page() -> None:
-    assert sorted(key for keys in PARTS.values() for key in keys) == sorted(BY_KEY)
-    assert len(set(PLACES.values())) == len(PLACES) == len(CLAIMS)
-    assert PLACES["fig:tpate"] == "Figure 4"
-    assert PLACES["tab:data-stats-final#2"] == "Table 18"
-
-
-@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.key)
-def test_a_claim_says_what_it_is_and_what_measures_it(claim) -> None:
-    assert claim.kind in {"theorem", "table", "figure", "algorithm", "prose", "ours"}
-    assert set(claim.sources) <= {*sources.PATTERNS, *sources.EMBEDDED}
-    assert all((claim.title, claim.says, claim.data, claim.paper))
-    assert (claim.measure is None) == (claim.verdict is None)
-    assert claim.measure is not None or claim.needs
+    assert _keys_of(found[0]) == PAPERS
 
 
 THEORY = {
@@ -181,80 +136,63 @@ def _pictures(text: str) -> list[str]:
     return sorted(re.findall(r"\]\(pictures/paper/([^)]+)\)", text))
 
 
-def test_the_kept_page_has_every_claim_and_every_figure_a_picture() -> None:
-    docs = REPOSITORY / "docs"
+def test_the_kept_page_has_every_claim_its_kept_verdict_and_every_picture() -> None:
+    docs, results = REPOSITORY / "docs", REPOSITORY / "experiments" / "paper" / "results"
     text = (docs / "paper.md").read_text(encoding="utf-8")
     assert _sections(text) == sorted(map(file_name, BY_KEY))
     assert "not run" not in text.partition("\n## ")[0]
     figures = {f"{file_name(c.key)}.svg" for c in CLAIMS if c.kind == "figure"}
     assert figures <= set(_pictures(text))
-    assert _pictures(text) == sorted(one.name for one in (docs / "pictures" / "paper").iterdir())
-    size = sum(one.stat().st_size for one in (docs / "pictures" / "paper").iterdir())
-    assert size < 1_500_000
-
-
-def test_the_kept_page_says_what_the_kept_verdicts_say() -> None:
-    text = (REPOSITORY / "docs" / "paper.md").read_text(encoding="utf-8")
-    results = REPOSITORY / "experiments" / "paper" / "results"
+    kept = list((docs / "pictures" / "paper").iterdir())
+    assert _pictures(text) == sorted(one.name for one in kept)
+    assert sum(one.stat().st_size for one in kept) < 1_500_000
     with (results / "verdicts.csv").open(encoding="utf-8", newline="") as file:
-        kept = {row["key"]: row["verdict"] for row in csv.DictReader(file)}
-    assert sorted(kept) == sorted(BY_KEY)
-    for key, word in kept.items():
+        verdicts = {row["key"]: row["verdict"] for row in csv.DictReader(file)}
+    assert sorted(verdicts) == sorted(BY_KEY)
+    for key, word in verdicts.items():
         if BY_KEY[key].kind == "ours":
             continue
         section = text.partition(f'<a id="{file_name(key)}"></a>')[2].partition("\n### ")[2]
         assert section.partition("\n### ")[0].count(f"**Verdict: {word}.**") == 1, key
 
 
-LABELLED = ("No Finding", "Enlarged Cardiomediastinum", "Cardiomegaly", "Lung Opacity")
-LABELLED += ("Lung Lesion", "Edema", "Consolidation", "Pneumonia", "Atelectasis", "Pneumothorax")
-LABELLED += ("Pleural Effusion", "Pleural Other", "Fracture", "Support Devices")
-
-
-def _chexpert() -> str:
-    """Return a label file of three reports: nothing found, Atelectasis denied, Pneumonia."""
-    marks = {0: {"No Finding": "1.0"}, 1: {"Atelectasis": "0.0"}}
-    marks[2] = {"Pneumonia": "1.0", "Lung Opacity": "1.0", "Consolidation": "1.0"}
-    lines = [",".join(("Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", *LABELLED))]
-    for row, found in marks.items():
-        path = f"CheXpert-v1.0-small/train/patient0000{row}/study1/view1_frontal.jpg"
-        lines.append(
-            ",".join((path, "F", "50", "Frontal", "PA", *(found.get(n, "") for n in LABELLED)))
-        )
-    return "\n".join(lines) + "\n"
+#: A label file of three reports: nothing found, Atelectasis denied, Pneumonia.
+CHEXPERT = """Path,Sex,Age,Frontal/Lateral,AP/PA,No Finding,Enlarged Cardiomediastinum,\
+Cardiomegaly,Lung Opacity,Lung Lesion,Edema,Consolidation,Pneumonia,Atelectasis,Pneumothorax,\
+Pleural Effusion,Pleural Other,Fracture,Support Devices
+CheXpert-v1.0-small/train/patient00000/study1/view1_frontal.jpg,F,50,Frontal,PA,1.0,,,,,,,,,,,,,
+CheXpert-v1.0-small/train/patient00001/study1/view1_frontal.jpg,F,50,Frontal,PA,,,,,,,,,0.0,,,,,
+CheXpert-v1.0-small/train/patient00002/study1/view1_frontal.jpg,F,50,Frontal,PA,,,,1.0,,,1.0,1.0,,,,,,
+"""
 
 
 def test_another_parameter_or_file_measures_anew(tmp_path: Path) -> None:
-    only = ["fig:treeMulti"]
+    only, folder = ["fig:treeMulti"], tmp_path / "data"
     (one,) = runner.run(Bench(seeds=1), tmp_path, only=only)
     assert one.absent == (sources.CHEXPERT,)
     assert not runner.run(Bench(seeds=2), tmp_path, only=only)[0].kept
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "train.csv").write_text(_chexpert())
-    (read,) = runner.run(Bench(seeds=1, data=tmp_path / "data"), tmp_path, only=only)
+    # Files are found behind links and in wheels.
+    (tmp_path / "elsewhere").mkdir()
+    with zipfile.ZipFile(tmp_path / "elsewhere" / "torchxrayvision-1.0-any.whl", "w") as wheel:
+        wheel.writestr("torchxrayvision/data/chexpert_train.csv", CHEXPERT)
+    folder.mkdir()
+    (folder / "linked").symlink_to(tmp_path / "elsewhere")
+    found = sources.find(folder, sources.CHEXPERT)
+    assert str(found) == "torchxrayvision-1.0-any.whl: chexpert_train.csv"
+    assert sources.find(folder, sources.VOC) is None
+    (read,) = runner.run(Bench(seeds=1, data=folder), tmp_path, only=only)
     assert not read.kept
     assert not read.absent
     assert read.measured.facts["known"]["Pneumonia, Lung Opacity"] == 1.0
-    assert len([f for f in tmp_path.iterdir() if f.suffix == ".json"]) == 3
-    kept = next(tmp_path.glob("*.json"))
-    assert set(json.loads(kept.read_text())) == {"seconds", "measured"}
-
-
-def test_a_label_file_is_found_in_links_and_wheels(tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    with zipfile.ZipFile(tmp_path / "elsewhere" / "torchxrayvision-1.0-any.whl", "w") as wheel:
-        wheel.writestr("torchxrayvision/data/chexpert_train.csv", _chexpert())
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "linked").symlink_to(tmp_path / "elsewhere")
-    found = sources.find(tmp_path / "data", sources.CHEXPERT)
-    assert str(found) == "torchxrayvision-1.0-any.whl: chexpert_train.csv"
-    Y, names = sources.chest_labels(tmp_path / "data", sources.CHEXPERT)
+    kept = list(tmp_path.glob("*.json"))
+    assert len(kept) == 3
+    assert set(json.loads(kept[0].read_text())) == {"seconds", "measured"}
+    Y, names = sources.chest_labels(folder, sources.CHEXPERT)
     assert names[:2] == ("Atelectasis", "Cardiomegaly")
     assert Y[:, 0].tolist() == [0, 0, -1]
     # Of two reports that deny the first finding, one says nothing of the second.
     assert data.negative(Y, known=False)[0, 1] == 0.5
     assert data.negative(Y, known=True)[0, 1] == 1.0
-    assert sources.find(tmp_path / "data", sources.VOC) is None
 
 
 def test_a_gate_is_priced_as_published_code_prices_it() -> None:
@@ -294,17 +232,6 @@ def test_rates_follow_from_a_matrix_of_dependencies() -> None:
     joint = np.array([[0.1, 0.05, 0.04], [0.05, 0.2, 0.06], [0.04, 0.06, 0.4]])
     found = electorates.relative_rates(joint / rates[:, None])
     np.testing.assert_allclose(found / found[0], rates / rates[0])
-
-
-def test_published_matrices_are_as_the_paper_has_them() -> None:
-    sizes = {"voc": 20, "mimic": 13, "chexpert": 11, "padchest": 15, "chexpert_negative": 5}
-    for name, size in sizes.items():
-        names, matrix = electorates.published(name)
-        assert matrix.shape == (size, size)
-        assert len(names) == size
-        assert (np.diag(matrix) == 1).all()
-    names, matrix = electorates.published("chexpert")
-    assert matrix[names.index("Pneumonia"), names.index("Lung Opacity")] == 0.585
 
 
 @pytest.mark.parametrize("name", ["chexpert", "padchest"])

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from experiments import extreme
 from experiments.paper import questions
-
-import privote as pv
 
 
 def test_gated_answers_more_queries_within_the_same_budget() -> None:
@@ -46,15 +43,3 @@ def test_a_small_map_by_pixel_and_by_region() -> None:
     pixel, region = (table[0] for table in found.values())
     assert pixel.accuracy > 0.8
     assert region.epsilon < pixel.epsilon
-
-
-@pytest.mark.parametrize("labels", [1_000, 40_000])
-def test_powerset_draws_and_prices_a_map_without_listing_its_sets(labels: int) -> None:
-    size = next(size for at, (size, _) in extreme.MAPS.items() if at == labels)
-    truth = extreme.shapes(size, np.random.default_rng(0)).reshape(-1)
-    votes = np.repeat(truth[None, None], 20, axis=1)  # of one mind, or no set could win
-    mechanism = pv.PowersetVoting(sigma=0.25 * 20 / np.sqrt(2 * labels * np.log(2)))
-    np.testing.assert_array_equal(mechanism.release(votes, seed=0)[0], truth)
-    orders = np.array([2.0, 8.0])
-    most = mechanism.worst_case_rdp(20, labels, orders, bound="gaussian")
-    assert (mechanism.rdp(votes, orders)[0] <= most).all()

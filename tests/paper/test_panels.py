@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from xml.etree import ElementTree
 
 from experiments.paper.panels import Panel, side_by_side
-from tests.refusals import refused
 from tests.report.test_plots import words
 
 from privote.report.plots import PALETTE
@@ -63,11 +61,3 @@ def test_a_logarithmic_axis_has_powers_and_leaves_out_what_it_cannot_show() -> N
     assert "0 at 3" not in ElementTree.fromstring(svg).get("aria-label", "")
     close = replace(LEFT, series={"n": {1: 120, 2: 900}}, log=True)
     assert {"200", "500"} <= set(words(side_by_side([close])))
-
-
-def test_panels_without_numbers_or_with_too_many_lines_are_refused() -> None:
-    with refused("panels"):
-        side_by_side([])
-    for series in ({}, {"a": {1: math.nan}}, {str(n): {1: 2} for n in range(7)}):
-        with refused("series"):
-            side_by_side([replace(LEFT, series=series)])
