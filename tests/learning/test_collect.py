@@ -194,6 +194,7 @@ def test_a_chunk_that_was_lost_after_all_is_made_again(tmp_path: Path) -> None:
         Path.unlink,
         lambda file: file.write_bytes(file.read_bytes()[:-1]),
         lambda file: file.write_bytes(bytes([file.read_bytes()[0] ^ 4]) + file.read_bytes()[1:]),
+        lambda file: file.write_bytes((output / "0.0.0").read_bytes()),
     ):
         damage(output / "1.1.0")
         with refused(kind=pv.BallotError):
