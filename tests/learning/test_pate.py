@@ -12,8 +12,8 @@ from tests.refusals import refused
 
 import privote as pv
 from privote.learning import PATEClassifier
+from privote.learning import pate as room
 from privote.learning.pate import VoterNames
-from privote.learning.teachers.training import partition
 
 RNG = np.random.default_rng(0)
 N, LABELS = 1500, 3
@@ -34,15 +34,15 @@ def fitted():
 
 
 @pytest.fixture
-def parts(monkeypatch):
-    """Return the parts of every fit so far."""
-    import privote.learning.pate as room
+def results(monkeypatch):
+    """Return what keeps all that a function of the room returns."""
 
-    seen = []
-    monkeypatch.setattr(
-        room, "partition", lambda *a, **k: seen.append(partition(*a, **k)) or seen[-1]
-    )
-    return seen
+    def of(name):
+        seen, real = [], getattr(room, name)
+        monkeypatch.setattr(room, name, lambda *a, **k: seen.append(real(*a, **k)) or seen[-1])
+        return seen
+
+    return of
 
 
 class Checked(PATEClassifier):
@@ -96,8 +96,6 @@ def test_the_student_learns_and_the_promise_holds(fitted):
 
 def test_a_student_of_tallies_learns_from_shares(monkeypatch):
     """Shares, and not labels at one half: released numbers only, also for the thresholds."""
-    import privote.learning.pate as room
-
     taught, train = [], room.train_student
     monkeypatch.setattr(
         room, "train_student", lambda *given: taught.append(given[2]) or train(*given)
@@ -123,12 +121,9 @@ def test_noise_and_parts_are_fresh_unless_a_seed_is_given_and_training_is_not():
     assert not other.release_.simulated
 
 
-def test_one_record_reaches_one_voter_whatever_it_holds(monkeypatch):
+def test_one_record_reaches_one_voter_whatever_it_holds(results):
     """The adjacency: two data sets that differ in one record differ in one voter's ballots."""
-    import privote.learning.pate as room
-
-    cast, seen = room.cast, []
-    monkeypatch.setattr(room, "cast", lambda *a, **k: seen.append(cast(*a, **k)) or seen[-1])
+    seen = results("cast")
     other, wild = X.copy(), Y.copy()
     other[17], wild[17] = 1e3, 1 - wild[17]
     for rule in ("prevalence", 0.5, "tuned"):
@@ -183,7 +178,8 @@ def test_records_that_may_sit_with_other_voters_are_charged_anew(tmp_path, voter
         pate(**settings).fit(X, Y, X_PUBLIC, ledger=path, **other)
 
 
-def test_a_ledger_keeps_the_parts_of_a_data_set(tmp_path, parts):
+def test_a_ledger_keeps_the_parts_of_a_data_set(tmp_path, results):
+    parts = results("partition")
     path = tmp_path / "a.ledger"
     setting = {"queries": 3, "mechanism": pv.BinaryVoting(sigma=200.0), "guarantee": "worst-case"}
     with closing(pv.Ledger.open(path)) as book:
@@ -274,6 +270,12 @@ def test_one_column_of_classes(voters):
         ({"mechanism": "binary"}, {}, "mechanism"),
         ({"guarantee": "ptr", "queries": 5}, {}, "guarantee"),
         ({"guarantee": "ptr", "mechanism": pv.BinaryVoting(sigma=9.0)}, {}, "queries"),
+        ({}, {"electorate": " "}, "electorate"),
+        ({"voters": "neighbours", "rounds": 3}, {}, "rounds"),
+        ({"voters": "neighbours", "queries": len(X_PUBLIC) + 1}, {}, "queries"),
+        ({"voters": "neighbours"}, {"ids": [1, 2]}, "ids"),
+        ({"voters": "neighbours"}, {"groups": np.array([1, "a"] * (N // 2), object)}, "groups"),
+        ({"voters": "neighbours"}, {"groups": np.linspace(0, 1, N)}, "groups"),
     ],
 )
 def test_what_is_bad_is_refused_and_nothing_is_charged(tmp_path, settings, change, argument):
@@ -294,14 +296,6 @@ def test_records_are_called_by_their_ids_or_rows():
     one, two = names(ids=["a", "b", "c"]), names(ids=["c", "a", "b"])
     assert sorted(one.of("neighbours", 3)) == sorted(two.of("neighbours", 3))
     assert one.of("neighbours", 3)[0] == two.of("neighbours", 3)[1]
-
-
-def test_persons_are_called_by_their_names_in_the_order_of_the_ballots():
-    groups = ["eve", "bob", "eve", "ann"]
-    found = names(groups=groups).of("neighbours", 3, np.unique(groups))
-    assert [name.rpartition("-")[2] for name in found] == ["ann", "bob", "eve"]
-    other = names(groups=groups[::-1]).of("neighbours", 3, np.unique(groups))
-    assert found == other
 
 
 def test_a_name_says_which_scheme_it_is_from():
@@ -344,8 +338,3 @@ def test_a_key_is_asked_for_once_and_only_where_there_are_parts():
     assert who.of("teachers", 3)
     assert who.key == b"k" * 32
     assert len(asked) == 1
-
-
-def test_bad_names_are_refused():
-    with refused("electorate"):
-        names(electorate=" ")

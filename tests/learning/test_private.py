@@ -7,6 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_matrix
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -184,14 +187,34 @@ def test_it_is_charged_to_a_ledger(arrays, tmp_path):
         PrivateClassifier("auto", **BUDGET).fit(X, Y, X_public, ledger=place, dataset="ward")
 
 
-def test_a_saved_model_answers_the_same(tmp_path):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(300, 4))
-    Y = (X[:, :2] > 0.5).astype(int)
-    model = pv.PrivateClassifier(epsilon=8.0, delta=1e-5).fit(X[:200], Y[:200], X[200:])
+def test_a_saved_model_answers_the_same(arrays, tmp_path):
+    X, Y, X_public, *_ = arrays
+    model = PrivateClassifier(**BUDGET).fit(X, Y, X_public)
     model.save(tmp_path / "a.student")
     again = pv.load(tmp_path / "a.student")
     np.testing.assert_allclose(again.predict_proba(X), model.predict_proba(X))
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     with refused(None):
         model.save(tmp_path / "a.txt")
+
+
+def said_by(work):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        work()
+    texts = [str(each.message) for each in caught if issubclass(each.category, pv.PrivoteWarning)]
+    return [text for text in texts if "Pipeline" in text or "cross-validation" in text]
+
+
+@pytest.mark.parametrize("method", ["gradients", "teachers"])
+def test_fits_by_scikit_learn_that_no_guarantee_covers_warn(arrays, method):
+    X, Y, X_public, *_ = arrays
+    model, public = PrivateClassifier(method, **BUDGET), {"public": X_public}
+    assert not said_by(lambda: model.fit(X, Y, **public))
+    folds = said_by(lambda: cross_val_score(model, X, Y, cv=2, params=public))
+    assert ["cross-validation" in text for text in folds] == [True, True]
+    counted = {**public, "ledger": pv.Ledger.in_memory()}
+    for first, dataset, warned in ((StandardScaler(), "one", 1), ("passthrough", "two", 0)):
+        step = {f"privateclassifier__{n}": v for n, v in {**counted, "dataset": dataset}.items()}
+        line = make_pipeline(first, model)
+        assert len(said_by(lambda line=line, step=step: line.fit(X, Y, **step))) == warned
