@@ -27,7 +27,7 @@ import privote as pv
 from privote.errors import InputError
 from privote.learning import LinearStudent, save_student
 from privote.learning import collect as collect_room
-from privote.learning.collect import check_answer, open_rows, open_voters
+from privote.learning.collect import open_rows, open_voters
 from privote.learning.workers import WorkerLostError
 from privote.votes.arrays import Folder
 
@@ -284,15 +284,22 @@ def test_cut_as_before_unless_told(begun: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "sealed"),
+    ("wrong", "bar", "sealed"),
     [
-        (lambda said: said[:-1], False),
-        (lambda said: said * 2, True),
-        (lambda said: said.missing, False),
+        (lambda said: said[:-1], None, False),
+        (lambda said: said[:, 0], None, False),
+        (lambda said: said.astype(str), None, False),
+        (lambda said: None, None, False),
+        (lambda said: said.missing, None, False),
+        (lambda said: said * -1, None, True),
+        (lambda said: said * np.nan, None, True),
+        (lambda said: said * np.nan, 0.5, True),
+        (lambda said: said * 1.6875, 0.5, True),
+        (lambda said: said * 0.6875, None, True),
     ],
 )
-def test_a_voter_that_errs_is_named(
-    wrong: Callable[[Any], Any], sealed: bool, tmp_path: Path
+def test_a_voter_that_errs_is_named_and_what_it_said_is_not(
+    wrong: Callable[[Any], Any], bar: Any, sealed: bool, tmp_path: Path
 ) -> None:
     def vote_wrongly(voter: str, rows: Any) -> Any:
         said = vote(voter, rows)
@@ -301,8 +308,9 @@ def test_a_voter_that_errs_is_named(
 
     output = tmp_path / "v.zarr"
     with pytest.raises(pv.BallotError, match="'cleo' on queries 16 to 31") as caught:
-        collect(output, vote_wrongly)
+        collect(output, vote_wrongly, threshold=bar)
     assert (caught.value.sealed is not None) == sealed
+    assert "6875" not in str(caught.value)
     assert len(held(output)) == 5
     assert not (output / ".zarray").exists()
     collect(output, force=True)
@@ -315,26 +323,25 @@ def test_a_first_chunk_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == []
 
 
+BAD: dict[str, tuple[Any, ...]] = {
+    "labels": (None, "abc", 0),
+    "threshold": (2, [0.1, 0.2]),
+    "chunk": (0,),
+    "group": (-1,),
+    "backend": ("spark",),
+    "output": ("v.npy", "s3://me:hunter2@bucket/v.zarr"),
+    "rows": ("s3://me:hunter2@bucket/rows.zarr", "s3://bucket/rows.npy"),
+    "voters": ("s3://bucket/north.joblib",),
+    "names": (None,),
+}
+
+
 @pytest.mark.parametrize(
     ("argument", "how"),
     [
-        ("labels", {"labels": None}),
-        (None, {"labels": ["a", "a"]}),
-        ("labels", {"labels": "abc"}),
-        ("labels", {"labels": 0}),
-        (None, {"names": ["a", "a"]}),
-        ("threshold", {"threshold": 2}),
-        ("threshold", {"threshold": [0.1, 0.2]}),
-        ("chunk", {"chunk": 0}),
+        *((argument, {argument: bad}) for argument in BAD for bad in BAD[argument]),
+        *((None, {argument: ["a", "a"]}) for argument in ("labels", "names")),
         ("chunk", {"chunk": 1, "rows": np.zeros((500_000, 1))}),  # too many digests to be kept
-        ("group", {"group": -1}),
-        ("backend", {"backend": "spark"}),
-        ("output", {"output": "v.npy"}),
-        ("output", {"output": "s3://me:hunter2@bucket/v.zarr"}),
-        ("rows", {"rows": "s3://me:hunter2@bucket/rows.zarr"}),
-        ("rows", {"rows": "s3://bucket/rows.npy"}),
-        ("voters", {"voters": "s3://bucket/north.joblib"}),
-        ("names", {"names": None}),
         *(
             ("voters", {"voters": bad, "names": None})
             for bad in (3, [], "model.onnx", "nobody.joblib", ".", {"a": 1}, [1, "a.joblib"])
@@ -590,27 +597,3 @@ def test_a_model_that_changed_or_cannot_be_loaded_is_named(tmp_path: Path) -> No
     (tmp_path / "north.pkl").write_bytes(b"nothing")
     with pytest.raises(InputError, match=r"'north' \(north\.pkl\)"):
         open_voters(tmp_path / "north.pkl")[0].load()
-
-
-# -- what is an answer -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("said", "bar"),
-    [
-        (np.zeros((2, 3)), None),
-        (np.zeros(2), None),
-        (np.array([["a", "b"]] * 2), None),
-        (None, None),
-        (np.array([[0, 1], [1, -1]]), None),
-        (np.array([[0, np.nan], [1, 1]]), None),
-        (np.array([[0, np.nan], [1, 1]]), 0.5),
-        (np.array([[0, 1.6875], [1, 1]]), 0.5),
-        (np.array([[0, 0.6875], [1, 1]]), None),
-    ],
-)
-def test_what_is_no_answer_is_refused(said: Any, bar: Any) -> None:
-    with refused(kind=pv.BallotError) as caught:
-        check_answer(said, 10, 2, 2, bar)
-    assert "6875" not in str(caught.value)  # what a model answered is private
-    assert ("6875" in str(caught.value.sealed)) is ("6875" in str(said))

@@ -273,38 +273,32 @@ def test_embeddings_by_name() -> None:
 # -- bad input -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("change", "argument"),
-    [
-        ({"share": 0.0}, "share"),
-        ({"share": 1.5}, "share"),
-        ({"share": True}, "share"),
-        ({"share": [0.1, 0.2]}, "share"),
-        ({"metric": "manhattan"}, "metric"),
-        ({"radius": -1.0}, "radius"),
-        ({"radius": float("nan")}, "radius"),
-        ({"radius": "private"}, "radius"),
-        ({"embedding": "pca:0"}, "embedding"),
-        ({"embedding": "umap:2"}, "embedding"),
-        ({"embedding": 7}, "embedding"),
-        ({"groups": np.zeros(3, int)}, "groups"),
-        ({"groups": np.zeros(RECORDS)}, "groups"),
-        ({"X_public": np.ones((1, 12))}, "X_public"),
-        ({"X_public": np.ones((4, 3))}, None),
-        ({"X_public": np.ones(12)}, "X_public"),
-        ({"X_private": np.full((RECORDS, 12), "a")}, "X_private"),
-        ({"X_private": np.full((RECORDS, 12), np.nan)}, "X_private"),
-        ({"X_private": sparse.csr_array(np.full((RECORDS, 12), np.nan))}, "X_private"),
-        ({"Y_private": np.zeros((RECORDS - 1, 2))}, "Y_private"),
-        ({"Y_private": np.zeros((RECORDS, 0))}, "Y_private"),
-        ({"Y_private": np.full((RECORDS, 2), 0.5)}, "Y_private"),
-        ({"Y_private": np.full((RECORDS, 2), np.nan)}, "Y_private"),
-    ],
-)
-def test_bad_input_says_what_is_wrong(change: dict[str, Any], argument: str | None) -> None:
-    arguments = {"X_private": PRIVATE, "Y_private": ANSWERS, "X_public": POOL, **change}
-    with refused(argument):
-        NeighbourBallots(**arguments)
+BAD: dict[str, tuple[Any, ...]] = {
+    "share": (0.0, 1.5, True, [0.1, 0.2]),
+    "metric": ("manhattan",),
+    "radius": (-1.0, float("nan"), "private"),
+    "embedding": ("pca:0", "umap:2", 7),
+    "groups": (np.zeros(3, int), np.zeros(RECORDS)),
+    "public": (np.ones((1, 12)), np.ones(12), np.ones((4, 3))),
+    "private": (
+        *(np.full((RECORDS, 12), bad) for bad in ("a", np.nan)),
+        sparse.csr_array(np.full((RECORDS, 12), np.nan)),
+    ),
+    "labels": (
+        *(np.zeros((RECORDS - 1, 2)), np.zeros((RECORDS, 0))),
+        *(np.full((RECORDS, 2), bad) for bad in (0.5, np.nan)),
+    ),
+}
+
+
+@pytest.mark.parametrize("argument", BAD)
+def test_bad_input_says_what_is_wrong(argument: str) -> None:
+    called = {"public": "X_public", "private": "X_private", "labels": "Y_private"}
+    for bad in BAD[argument]:
+        with refused() as caught:
+            ballots(**{argument: bad})
+        narrow = np.shape(bad) == (4, 3)  # which does not go with the private rows
+        assert caught.value.argument == (None if narrow else called.get(argument, argument))
 
 
 # -- labelling a pool ------------------------------------------------------------------------------

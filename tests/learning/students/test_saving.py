@@ -132,8 +132,3 @@ def test_a_member_that_unpacks_to_too_much_is_not_unpacked(tmp_path, monkeypatch
         file.writestr("schema.json", b" " * 100_000)
     with pytest.raises(InputError, match="unpack"):
         load_student(archive(tmp_path, json.dumps(FACTS), inner.getvalue()))
-
-
-def test_another_format_is_refused_by_its_number(tmp_path):
-    with pytest.raises(InputError, match=r"format 1,.* format 2"):
-        load_student(archive(tmp_path, json.dumps({**FACTS, "format": 1})))

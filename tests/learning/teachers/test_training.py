@@ -362,52 +362,41 @@ def test_a_key_is_a_secret_unless_there_is_a_seed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "argument"),
+    ("argument", "changed"),
     [
-        ({"n_records": 0}, "n_records"),
-        ({"n_teachers": 0}, "n_teachers"),
-        ({"n_teachers": 2.0}, "n_teachers"),
-        ({"n_teachers": True}, "n_teachers"),
-        ({"ids": ["a", "b"]}, "ids"),
-        ({"ids": "abc"}, "ids"),
-        ({"ids": ["a", None, "b"]}, None),
-        ({"groups": [1.0, 2.0, float("nan")]}, None),
-        ({"ids": ["a", "b", "a"], "groups": [1, 2, 3]}, "groups"),
-        ({"key": b""}, "key"),
-        ({"key": -1}, "key"),
-        ({"key": "secret"}, "key"),
-        ({"key": True}, "key"),
+        ("n_records", {"n_records": 0}),
+        *(("n_teachers", {"n_teachers": bad}) for bad in (0, 2.0, True)),
+        *(("ids", {"ids": bad}) for bad in (["a", "b"], "abc")),
+        *(("key", {"key": bad}) for bad in (b"", -1, "secret", True)),
+        (None, {"ids": ["a", None, "b"]}),
+        (None, {"groups": [1.0, 2.0, float("nan")]}),
+        ("groups", {"ids": ["a", "b", "a"], "groups": [1, 2, 3]}),
     ],
 )
-def test_partition_refuses(changed: dict[str, Any], argument: str | None) -> None:
+def test_partition_refuses(argument: str | None, changed: dict[str, Any]) -> None:
     arguments: dict[str, Any] = {"n_records": 3, "n_teachers": 2, "key": KEY}
     with refused(argument):
         partition(**(arguments | changed))
 
 
+BLANK = np.full((260, 12), np.nan)
+
+
 @pytest.mark.parametrize(
-    ("changed", "argument"),
+    ("argument", "changed"),
     [
-        ({"part": np.zeros(5, int)}, "part"),
-        ({"part": np.zeros(260)}, "part"),
-        ({"part": np.full(260, 7)}, "part"),
-        ({"n_teachers": 0}, "n_teachers"),
-        ({"n_teachers": 7.0}, "n_teachers"),
-        ({"random_state": -1}, "random_state"),
-        ({"random_state": None}, "random_state"),
-        ({"tune": "AUC"}, "tune"),
-        ({"teacher": 3}, "teacher"),
-        ({"teacher": LinearTeachers(C=-1)}, "C"),
-        ({"teacher": LinearTeachers(tol=-1.0)}, "tol"),
-        ({"teacher": LinearTeachers(max_iter=0)}, "max_iter"),
-        ({"teacher": LogisticRegression()}, "teacher"),
-        ({"teacher": KINDS["an array"], "X": np.full((260, 12), np.nan)}, "teacher"),
-        ({"X": np.full((260, 12), np.nan)}, "X"),
-        ({"Y": np.zeros((260, 4)) + 0.5}, "Y"),
-        ({"Y": np.zeros((5, 4))}, "Y"),
+        *(("part", {"part": bad}) for bad in (np.zeros(5, int), np.zeros(260), np.full(260, 7))),
+        *(("n_teachers", {"n_teachers": bad}) for bad in (0, 7.0)),
+        *(("random_state", {"random_state": bad}) for bad in (-1, None)),
+        *(("Y", {"Y": bad}) for bad in (np.zeros((260, 4)) + 0.5, np.zeros((5, 4)))),
+        *(("teacher", {"teacher": bad}) for bad in (3, LogisticRegression())),
+        *((name, {"teacher": LinearTeachers(**{name: -1})}) for name in ("C", "tol", "max_iter")),
+        ("tune", {"tune": "AUC"}),
+        ("X", {"X": BLANK}),
+        ("teacher", {"X": BLANK, "teacher": KINDS["an array"]}),
     ],
 )
-def test_train_refuses(changed: dict[str, Any], argument: str) -> None:
+def test_train_refuses(argument: str, changed: dict[str, Any]) -> None:
     arguments = dict(zip(("X", "Y", "part"), data(), strict=True))
     with refused(argument):
         train(**{"teacher": None, "n_teachers": TEACHERS, **arguments, **changed})
