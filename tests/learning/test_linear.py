@@ -28,8 +28,9 @@ def problem(
     return X, Y
 
 
-def peer(X: Any, y: np.ndarray, C: float) -> LogisticRegression:
-    return LogisticRegression(C=C, solver="newton-cholesky", tol=1e-12, max_iter=1000).fit(X, y)
+def peer(X: Any, y: np.ndarray, C: float = 1.0, **weights: Any) -> LogisticRegression:
+    model = LogisticRegression(C=C, solver="newton-cholesky", tol=1e-12, max_iter=1000)
+    return model.fit(X, y, **weights)
 
 
 @pytest.mark.parametrize("C", [0.01, 1.0, 30.0])
@@ -108,8 +109,8 @@ def test_probabilities_equal_each_row_twice() -> None:
     for label in range(3):
         known = P[:, label] >= 0
         parts = np.concatenate([P[known, label], 1 - P[known, label]])
-        model = LogisticRegression(C=1.0, solver="newton-cholesky", tol=1e-12, max_iter=1000)
-        model.fit(np.tile(X[known], (2, 1)), np.repeat([1, 0], known.sum()), sample_weight=parts)
+        twice = np.tile(X[known], (2, 1)), np.repeat([1, 0], known.sum())
+        model = peer(*twice, sample_weight=parts)
         np.testing.assert_allclose(weights[label], model.coef_[0], atol=2e-5)
         np.testing.assert_allclose(intercepts[label], model.intercept_[0], atol=2e-5)
 

@@ -314,20 +314,6 @@ def pate(**settings: Any) -> PATEClassifier:
     return PATEClassifier(**{"voters": "neighbours", "epsilon": 8.0, "delta": 1e-5, **settings})
 
 
-def test_every_row_is_answered_from_one_learnt_allowance_and_the_student_learns() -> None:
-    book = pv.Ledger.in_memory()
-    model = pate().fit(X, Y, PUBLIC, seed=0, ledger=book)
-    release = model.release_
-    assert sorted(model.public_rows_) == list(range(ROWS))
-    assert release.epsilon <= 8.0
-    assert release.sealed.spent.max() <= release.allowance
-    assert [entry["kind"] for entry in book.published()].count("charge") == 1
-    assert pv.metrics.multilabel(TRUTH, model.predict_proba(TEST))["AUC"] > 0.85
-    # The shares are those of the records near a row, not of all.
-    assert model.shares_ == pytest.approx(Y.mean(axis=0), abs=0.1)
-    assert model.predict(PUBLIC).mean(axis=0) == pytest.approx(model.shares_, abs=0.02)
-
-
 def test_labels_are_what_most_records_near_a_row_say() -> None:
     votes = NeighbourBallots(X, Y, PUBLIC, 0.05)
     release = pv.label(votes, epsilon=50.0, delta=1e-5, seed=0)

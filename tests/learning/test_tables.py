@@ -44,10 +44,6 @@ def test_each_column_is_what_the_public_rows_say() -> None:
         "same": ("left out", 0),
         "nothing": ("left out", 0),
     }
-    said = {facts["column"]: facts["what"] for facts in encoder.columns_}
-    assert said["age"].startswith("clipped to 20 to 60, the public range")
-    assert said["since"].startswith("days, clipped to 2024-01-01 to 2025-01-01")
-    assert said["nothing"] == "empty in every public row"
 
 
 def test_numbers_are_clipped_to_the_public_range() -> None:
@@ -97,8 +93,7 @@ def test_texts_are_words_by_weight() -> None:
 def test_a_column_that_names_somebody_is_left_out() -> None:
     rows = {"name": [f"Anna {i}" for i in range(30)], "x": list(range(30))}
     facts = TableEncoder().fit(rows).columns_
-    assert facts[-1]["column"] == "name"
-    assert "may name records or persons" in facts[-1]["what"]
+    assert [(each["column"], each["kind"]) for each in facts[1:]] == [("name", "left out")]
 
 
 @pytest.mark.parametrize(

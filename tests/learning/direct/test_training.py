@@ -268,6 +268,11 @@ def test_a_network_starts_from_the_same_weights(draws: list[Any], tmp_path: Path
     np.testing.assert_array_equal(model.fit(X, Y, draft=path, resume=True).predict_proba(X), one)
 
 
+def kept(path: Path) -> dict[str, Any]:
+    with Draft(path, {}, resume=True) as draft:
+        return linear._unpacked(draft.read() or b"")
+
+
 def test_moments_are_drawn_once(draws: list[Any], tmp_path: Path) -> None:
     account = {"draft": tmp_path / "a.draft", "ledger": tmp_path / "a.ledger"}
     model = DPMoments()
@@ -275,24 +280,21 @@ def test_moments_are_drawn_once(draws: list[Any], tmp_path: Path) -> None:
     model.fit(X, Y, PUBLIC, **account, resume=True)
     assert len(draws) == charges(tmp_path / "a.ledger") == 1
     # What is kept is what was drawn, and public numbers; not the sum without noise.
-    with Draft(account["draft"], {}, resume=True) as draft:
-        kept = linear._unpacked(draft.read() or b"")
-    assert kept.keys() == {"sums"}
-    np.testing.assert_array_equal(kept["sums"], draws[0])
+    assert kept(account["draft"]).keys() == {"sums"}
+    np.testing.assert_array_equal(kept(account["draft"])["sums"], draws[0])
 
 
 def test_what_follows_from_noisy_sums_is_all_that_is_kept(draws: list[Any], tmp_path: Path) -> None:
     model = DPLinear(steps=MANY)
     broken_off(model, 2, draft=tmp_path / "a.draft")
-    with Draft(tmp_path / "a.draft", {}, resume=True) as draft:
-        kept = linear._unpacked(draft.read() or b"")
-    assert kept.keys() == {"weights", "velocity", "mean", "clip", "step", "averaged"}
+    state = kept(tmp_path / "a.draft")
+    assert state.keys() == {"weights", "velocity", "mean", "clip", "step", "averaged"}
     step = model.learning_rate_ / len(X)
     weights = velocity = np.zeros_like(draws[0])
     for noisy in draws:
         velocity = model.momentum * velocity - step * noisy
         weights = weights + velocity
-    np.testing.assert_allclose(kept["weights"], weights)
+    np.testing.assert_allclose(state["weights"], weights)
 
 
 def test_a_charge_for_other_steps_is_not_resumed(draws: list[Any], tmp_path: Path) -> None:

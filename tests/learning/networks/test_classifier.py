@@ -1,7 +1,5 @@
 """Rows of any kind become float32 batches on one scale; augmentations leave what they should."""
 
-import warnings
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -10,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tests.refusals import refused
 
-from privote.errors import InputError, PrivoteWarning
-from privote.learning.networks.classifier import Augment, Rows, Scaling, check_hours
+from privote.errors import InputError
+from privote.learning.networks.classifier import Augment, Rows, Scaling
 
 VECTORS = np.random.default_rng(0).normal(3.0, 2.0, size=(50, 4))
 
@@ -66,16 +64,6 @@ def test_a_broken_scaling_is_refused():
     for arrays_, size in (*(({**good, **one}, 4) for one in wrong), (good, 5)):
         with pytest.raises(InputError):
             Scaling.from_arrays(arrays_, size)
-
-
-def test_what_takes_longer_than_allowed_is_refused_and_what_takes_long_is_said():
-    with refused("hours", value=1.0):
-        check_hours(3700.0, 1.0)
-    with pytest.warns(PrivoteWarning, match="1.0 hours|60.0 minutes"):
-        check_hours(3600.0, 24.0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        check_hours(5.0, 24.0)
 
 
 # -- augmentation ------------------------------------------------------------------------------

@@ -161,20 +161,15 @@ def test_a_file_cannot_ask_for_a_network_larger_than_itself(fitted):
         MixMatchClassifier.from_arrays({**arrays, "config": np.array(huge)})
 
 
-@pytest.mark.parametrize(
-    ("wrong", "given", "argument"),
-    [
-        ({"network": "vgg"}, (X, Y, POOL), "network"),
-        ({"steps": 0}, (X, Y, POOL), "steps"),
-        ({"unlabelled_weight": -1.0}, (X, Y, POOL), "unlabelled_weight"),
-        ({"feature_dropout": 1.0}, (X, Y, POOL), "feature_dropout"),
-        ({}, (X, np.full_like(Y, -1), POOL), "y"),
-        ({}, (X, Y, POOL[:, :5]), "X_unlabelled"),
-    ],
-)
-def test_bad_settings_and_rows_are_refused(wrong, given, argument):
-    with refused(argument):
-        MixMatchClassifier(**{**QUICK, **wrong}).fit(*given)
+def test_bad_settings_and_rows_are_refused():
+    wrong = {"network": "vgg", "steps": 0, "unlabelled_weight": -1.0, "feature_dropout": 1.0}
+    for name, value in wrong.items():
+        with refused(name):
+            MixMatchClassifier(**{**QUICK, name: value}).fit(X, Y, POOL)
+    with refused("y"):
+        MixMatchClassifier(**QUICK).fit(X, np.full_like(Y, -1), POOL)
+    with refused("X_unlabelled"):
+        MixMatchClassifier(**QUICK).fit(X, Y, POOL[:, :5])
 
 
 CHANCES = st.floats(1e-6, 1 - 1e-6)
