@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from tests.refusals import refused
 
-from privote.learning.rows import count_rows, deviations, padded_blocks, take_rows
+from privote.learning.rows import deviations, padded_blocks, take_rows
 
 TABLE = np.arange(24.0).reshape(6, 4)
 CHOSEN = np.array([4, 1])
@@ -20,13 +19,6 @@ def test_data_frames() -> None:
     frame = pandas.DataFrame(TABLE, index=list("fedcba"))
     assert list(take_rows(frame, CHOSEN).index) == ["b", "e"]
     assert len(take_rows(frame, slice(0, 2))) == 2
-
-
-def test_what_has_no_rows_is_refused() -> None:
-    with refused("X"):
-        count_rows(np.float64(3.0))
-    with refused("X"):
-        count_rows(3)
 
 
 def test_deviations_of_dense_and_sparse_rows_agree_and_constants_have_none() -> None:

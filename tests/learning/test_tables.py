@@ -70,10 +70,9 @@ def test_dates_of_all_kinds() -> None:
     assert objects["since"][0] == objects["since"][1]
     frame = pd.DataFrame({"day": pd.to_datetime(["2024-01-01", None, "2024-07-01"])})
     assert TableEncoder().fit(frame).columns_[0]["kind"] == "date"
-    german = TableEncoder().fit({"day": ["31.12.2023", "01.02.2024"]})
-    assert german.columns_[0]["what"].startswith("days, clipped to 2023-12-31 to 2024-02-01")
-    american = TableEncoder().fit({"day": ["12/31/2023", "02/01/2024"]})
-    assert american.columns_[0]["what"].startswith("days, clipped to 2023-12-31 to 2024-02-01")
+    for days in (["31.12.2023", "01.02.2024"], ["12/31/2023", "02/01/2024"]):
+        (facts,) = TableEncoder().fit({"day": days}).columns_
+        assert facts["what"].startswith("days, clipped to 2023-12-31 to 2024-02-01")
     with pytest.warns(PrivoteWarning, match="day and month"):
         TableEncoder().fit({"day": ["03/04/2023", "02/01/2024"]})
 

@@ -209,18 +209,6 @@ def test_what_a_schedule_draws_is_what_was_priced(monkeypatch):
     assert z > DPSGDClassifier(**how).fit(X, Y).privacy_.noise_multiplier
 
 
-def test_no_trace_of_records_stays_with_the_network():
-    model = DPSGDClassifier(network="mlp", adaptive=True, **QUICK).fit(X, Y)
-    assert list(model.history_) == ["clip"]
-    for part in model.network_.modules():
-        assert not part._forward_hooks
-        assert not part._backward_hooks
-        assert not getattr(part, "activations", None)
-    for weight in model.network_.parameters():
-        assert getattr(weight, "grad_sample", None) is None
-        assert getattr(weight, "summed_grad", None) is None
-
-
 @pytest.mark.parametrize("network", ["resnet50", "densenet121"])
 @pytest.mark.parametrize("frozen", [False, True])
 def test_large_networks_train_whole_and_on_top(network, frozen):

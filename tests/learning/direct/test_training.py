@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import warnings
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -159,15 +158,6 @@ def test_what_is_wrong_is_refused_before_anything_is_charged_or_drawn(made, tmp_
         with refused("X_public"):
             made().fit(X, Y, ledger=place)
     assert not Ledger.open(place).published()
-
-
-def test_a_budget_that_promises_little_is_warned_of(made):
-    for budget in ({"epsilon": 50.0, "delta": DELTA}, {"epsilon": 4.0, "delta": 0.01}):
-        with pytest.warns(pv.PrivoteWarning):
-            made(**budget).fit(X, Y, PUBLIC)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", pv.PrivoteWarning)
-        made(epsilon=4.0, delta=DELTA).fit(X, Y, PUBLIC)
 
 
 # -- a training that broke off goes on from its draft -------------------------------------------

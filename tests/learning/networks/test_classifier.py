@@ -73,8 +73,8 @@ torch = pytest.importorskip("torch")
 IMAGES = torch.arange(2 * 3 * 5 * 4, dtype=torch.float32).reshape(2, 3, 5, 4) + 1
 
 
-def _generator(seed=0):
-    return torch.Generator().manual_seed(seed)
+def _generator():
+    return torch.Generator().manual_seed(0)
 
 
 def test_dropout_keeps_the_mean_and_noise_has_its_deviation():
@@ -85,12 +85,6 @@ def test_dropout_keeps_the_mean_and_noise_has_its_deviation():
     noisy = Augment(noise=0.3)(ones, _generator())
     assert (noisy - ones).std().item() == pytest.approx(0.3, rel=0.02)
     assert torch.equal(Augment()(IMAGES, _generator()), IMAGES)
-
-
-def test_the_generator_decides():
-    change = Augment(noise=0.1, feature_dropout=0.2)
-    assert torch.equal(change(IMAGES, _generator(1)), change(IMAGES, _generator(1)))
-    assert not torch.equal(change(IMAGES, _generator(1)), change(IMAGES, _generator(2)))
 
 
 def test_bad_settings_are_refused():

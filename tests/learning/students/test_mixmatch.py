@@ -11,7 +11,6 @@ from tests.refusals import refused
 
 from privote.datasets import load_scenes
 from privote.errors import UnavailableError
-from privote.learning.networks.architectures import masked_loss
 from privote.learning.students.classifiers import PartialLabels
 from privote.learning.students.mixmatch import (
     MixMatchClassifier,
@@ -219,15 +218,3 @@ def test_mixing_keeps_the_larger_share_of_each_row(shape):
     assert torch.allclose(flat[:, :2], y)  # labels are mixed as rows are
     assert len(torch.unique(y)) > 10
     assert x.mean().item() == pytest.approx(0.5, abs=0.15)
-
-
-def test_unknown_labels_do_not_count():
-    logits = torch.tensor([[2.0, -1.0], [0.5, 3.0]], requires_grad=True)
-    truth = torch.tensor([[1.0, 0.0], [0.0, 0.0]])
-    known = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
-    loss = masked_loss(logits, truth, known)
-    wanted = (np.log1p(np.exp(-2.0)) + np.log1p(np.exp(0.5))) / 2
-    assert loss.item() == pytest.approx(wanted, rel=1e-5)
-    loss.backward()
-    assert (logits.grad[:, 1] == 0).all()
-    assert masked_loss(logits, truth, torch.zeros(2, 2)).item() == 0.0

@@ -175,12 +175,10 @@ def test_texts_and_preprocessing_stay_inside_a_part() -> None:
     texts = ["engine fire", "engine stall", "bird strike", "bird fire"] * 6
     Y = np.array([["engine" in text, "fire" in text] for text in texts], np.int8)
     model = make_pipeline(CountVectorizer(), OneVsRestClassifier(BernoulliNB()))
-    part = np.arange(24) // 12
-    teachers = train(model, texts, Y, part, 2)
-    assert np.array_equal(answers(teachers, texts)[:, 0] > 0.5, Y == 1)
     spoken = [*texts[:12], *(text + " turbulence" for text in texts[12:])]
-    other = train(model, spoken, Y, part, 2)
-    words = other.teachers[0].models[0][0].named_steps["countvectorizer"].vocabulary_
+    teachers = train(model, spoken, Y, np.arange(24) // 12, 2)
+    assert np.array_equal(answers(teachers, texts)[:, 0] > 0.5, Y == 1)
+    words = teachers.teachers[0].models[0][0].named_steps["countvectorizer"].vocabulary_
     assert "turbulence" not in words
 
 

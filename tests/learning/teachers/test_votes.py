@@ -139,16 +139,6 @@ def test_exactly_the_share_and_the_likeliest(
             assert yes.min() >= no.max()
 
 
-@given(seed=st.integers(0, 1000))
-def test_a_teachers_votes_do_not_depend_on_another(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    scores = rng.integers(0, 4, (30, 3, 2)) / 4
-    share = rng.random((3, 2))
-    votes = top_share(scores, share)
-    scores[:, 1], share[1] = rng.random((30, 2)), rng.random(2)
-    assert np.array_equal(top_share(scores, share)[:, [0, 2]], votes[:, [0, 2]])
-
-
 def test_teachers_without_an_opinion_do_not_agree() -> None:
     votes = top_share(np.zeros((1000, 50, 2)), np.full((50, 2), 0.3))
     assert (votes.sum(axis=0) == 300).all()
