@@ -16,6 +16,7 @@ from privote.learning.networks.architectures import (  # noqa: E402
     check_network,
     last_layer,
     load_weights,
+    masked_loss,
     on_device,
     set_weights,
     weights_of,
@@ -44,6 +45,13 @@ def test_unknown_networks_and_devices_are_refused():
         last_layer(torch.nn.Conv2d(1, 1, 1))
     with refused("device", value="nowhere"):
         on_device(torch.nn.Linear(1, 1), "nowhere")
+
+
+def test_only_known_labels_count():
+    logits, truth = torch.tensor([[2.0, -1.0]]), torch.tensor([[1.0, 0.0]])
+    loss = masked_loss(logits, truth, torch.tensor([[1.0, 0.0]]))
+    assert loss.item() == pytest.approx(np.log1p(np.exp(-2.0)))
+    assert masked_loss(logits, truth, torch.zeros(1, 2)).item() == 0.0
 
 
 def test_arrays_bring_a_network_back():
@@ -94,6 +102,7 @@ def test_torchvision_names_are_understood(tmp_path):
     for name in ("conv1.weight", "bn1.running_var", "layer4.2.conv3.weight", "fc.bias"):
         assert name in own
     assert own["layer1.0.downsample.0.weight"].shape == (256, 64, 1, 1)
+    assert "layer1.0.downsample.0.bias" not in own
 
 
 class _Mischief:
