@@ -332,14 +332,14 @@ def test_whom_it_protects_says_which_change_is_covered():
 
 # -- rounds: what is asked next depends on released labels only, and every round is paid for ------
 
-ROWS, VOTERS, CELLS = 400, 40, 5
-TRUTH = np.random.default_rng(3).random((ROWS, CELLS)) < 0.3
+ROWS, VOTERS, WANTED = 400, 40, 5  # of the pool; labels
+TRUTH = np.random.default_rng(3).random((ROWS, WANTED)) < 0.3
 VOTES = np.repeat(TRUTH[:, None], VOTERS, axis=1)
 
 
 class Cube:
     near = None
-    voters, labels = VOTERS, CELLS
+    voters, labels = VOTERS, WANTED
 
     def __init__(self):
         self.seen = []
@@ -433,8 +433,8 @@ def test_the_forecast_is_of_all_rounds():
 
 
 def test_a_baseline_keeps_to_what_the_mechanism_can_release():
-    ask = lambda model, rows: np.tile(np.linspace(0.6, 0.9, CELLS), (len(rows), 1))  # noqa: E731
-    mechanism = pv.PowersetVoting(sigma=8.0, max_positives=CELLS)
+    ask = lambda model, rows: np.tile(np.linspace(0.6, 0.9, WANTED), (len(rows), 1))  # noqa: E731
+    mechanism = pv.PowersetVoting(sigma=8.0, max_positives=WANTED)
     assert run(mechanism=mechanism, rounds=2, queries=20, ask=ask)[1].answered == 20
     two = SimpleNamespace(mechanism=pv.PowersetVoting(sigma=1.0, max_positives=2))
     asking = dict.fromkeys(("pool", "rounds", "queries", "progress"))

@@ -41,6 +41,7 @@ def test_unknown_networks_and_devices_are_refused():
     for wrong in ("vgg", None, 3):
         with refused("network", value=wrong):
             check_network(wrong)
+    assert last_layer(build_network("mlp", (4,), 2)).out_features == 2
     with pytest.raises(UnavailableError):
         last_layer(torch.nn.Conv2d(1, 1, 1))
     with refused("device", value="nowhere"):
