@@ -85,6 +85,8 @@ def test_dropout_keeps_the_mean_and_noise_has_its_deviation():
     noisy = Augment(noise=0.3)(ones, _generator())
     assert (noisy - ones).std().item() == pytest.approx(0.3, rel=0.02)
     assert torch.equal(Augment()(IMAGES, _generator()), IMAGES)
+    both = Augment(noise=0.1, feature_dropout=0.2)  # the generator decides, and nothing else
+    assert torch.equal(both(IMAGES, _generator()), both(IMAGES, _generator()))
 
 
 def test_bad_settings_are_refused():
