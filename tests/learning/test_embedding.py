@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
-from tests.refusals import refused
 
 from privote.learning.embedding import embed, embedding_for, fit_embedding
 
@@ -47,8 +46,3 @@ def test_standardised_components_know_no_units():
     np.testing.assert_allclose(np.abs(found), np.abs(other), rtol=1e-3, atol=1e-4)
     assert found.shape == (200, 5)
     np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-5)
-
-
-def test_unknown_names_are_refused():
-    with refused("embedding"):
-        fit_embedding("std:30", POOL)

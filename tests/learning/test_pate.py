@@ -1,7 +1,9 @@
 """PATE as an estimator: private data in, a public student out."""
 
 import pickle
+import sys
 from contextlib import closing
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,9 +13,10 @@ from sklearn.utils.validation import column_or_1d
 from tests.refusals import refused
 
 import privote as pv
+from privote.entropy import Entropy
 from privote.learning import PATEClassifier
+from privote.learning import pate as room
 from privote.learning.pate import VoterNames
-from privote.learning.teachers.training import partition
 
 RNG = np.random.default_rng(0)
 N, LABELS = 1500, 3
@@ -34,15 +37,15 @@ def fitted():
 
 
 @pytest.fixture
-def parts(monkeypatch):
-    """Return the parts of every fit so far."""
-    import privote.learning.pate as room
+def results(monkeypatch):
+    """Return what keeps all that a function of the room returns."""
 
-    seen = []
-    monkeypatch.setattr(
-        room, "partition", lambda *a, **k: seen.append(partition(*a, **k)) or seen[-1]
-    )
-    return seen
+    def of(name):
+        seen, real = [], getattr(room, name)
+        monkeypatch.setattr(room, name, lambda *a, **k: seen.append(real(*a, **k)) or seen[-1])
+        return seen
+
+    return of
 
 
 class Checked(PATEClassifier):
@@ -85,8 +88,6 @@ def test_the_student_learns_and_the_promise_holds(fitted):
     assert found["AUC"] > 0.9
     assert fitted.privacy_["epsilon"] <= 8.0
     assert fitted.privacy_["guarantee"] == "allowance"
-    assert fitted.predict(X_TEST).shape == (400, LABELS)
-    assert 0 < fitted.score(X_TEST, Y_TEST) <= 1
     assert len(fitted.public_rows_) == fitted.release_.answered == len(X_PUBLIC)
     # It says yes as often as teachers do, as far as released tallies tell.
     said, share = fitted.predict(X_PUBLIC).mean(axis=0), fitted.release_.shares.mean(axis=0)
@@ -96,8 +97,6 @@ def test_the_student_learns_and_the_promise_holds(fitted):
 
 def test_a_student_of_tallies_learns_from_shares(monkeypatch):
     """Shares, and not labels at one half: released numbers only, also for the thresholds."""
-    import privote.learning.pate as room
-
     taught, train = [], room.train_student
     monkeypatch.setattr(
         room, "train_student", lambda *given: taught.append(given[2]) or train(*given)
@@ -123,12 +122,9 @@ def test_noise_and_parts_are_fresh_unless_a_seed_is_given_and_training_is_not():
     assert not other.release_.simulated
 
 
-def test_one_record_reaches_one_voter_whatever_it_holds(monkeypatch):
+def test_one_record_reaches_one_voter_whatever_it_holds(results):
     """The adjacency: two data sets that differ in one record differ in one voter's ballots."""
-    import privote.learning.pate as room
-
-    cast, seen = room.cast, []
-    monkeypatch.setattr(room, "cast", lambda *a, **k: seen.append(cast(*a, **k)) or seen[-1])
+    seen = results("cast")
     other, wild = X.copy(), Y.copy()
     other[17], wild[17] = 1e3, 1 - wild[17]
     for rule in ("prevalence", 0.5, "tuned"):
@@ -183,7 +179,8 @@ def test_records_that_may_sit_with_other_voters_are_charged_anew(tmp_path, voter
         pate(**settings).fit(X, Y, X_PUBLIC, ledger=path, **other)
 
 
-def test_a_ledger_keeps_the_parts_of_a_data_set(tmp_path, parts):
+def test_a_ledger_keeps_the_parts_of_a_data_set(tmp_path, results):
+    parts = results("partition")
     path = tmp_path / "a.ledger"
     setting = {"queries": 3, "mechanism": pv.BinaryVoting(sigma=200.0), "guarantee": "worst-case"}
     with closing(pv.Ledger.open(path)) as book:
@@ -252,31 +249,36 @@ def test_one_column_of_classes(voters):
     assert model.score(X_TEST, truth) > 0.6
 
 
+NEAR = {"voters": "neighbours"}
+WRONG = {  # settings
+    "voters": ["crowd"],
+    "epsilon": [-1],
+    "rounds": [0, 1.5],
+    "queries": [0, len(X_PUBLIC) + 1],
+    "threshold": ["high"],
+    "n_teachers": [0, N + 1],
+    "guarantee": ["maybe"],
+    "mechanism": ["binary"],
+}
+MIXED = [np.array([1, "a"] * (N // 2), object), np.linspace(0, 1, N)]
+GIVEN = {"X_public": [None], "y": [Y[:5], Y + 1], "ids": [[1, 2]], "electorate": [" "]}
+
+
 @pytest.mark.parametrize(
-    ("settings", "change", "argument"),
+    ("argument", "settings", "change"),
     [
-        ({}, {"X_public": None}, "X_public"),
-        ({}, {"X_public": X_PUBLIC[:, :2]}, None),
-        ({}, {"y": Y[:5]}, "y"),
-        ({}, {"y": Y + 1}, "y"),
-        ({}, {"ids": [1, 2]}, "ids"),
-        ({"voters": "crowd"}, {}, "voters"),
-        ({"epsilon": -1}, {}, "epsilon"),
-        ({"rounds": 0}, {}, "rounds"),
-        ({"rounds": 1.5}, {}, "rounds"),
-        ({"rounds": 2, "guarantee": "worst-case"}, {}, "rounds"),
-        ({"queries": 0}, {}, "queries"),
-        ({"queries": len(X_PUBLIC) + 1}, {}, "queries"),
-        ({"threshold": "high"}, {}, "threshold"),
-        ({"n_teachers": 0}, {}, "n_teachers"),
-        ({"n_teachers": N + 1}, {}, "n_teachers"),
-        ({"guarantee": "maybe"}, {}, "guarantee"),
-        ({"mechanism": "binary"}, {}, "mechanism"),
-        ({"guarantee": "ptr", "queries": 5}, {}, "guarantee"),
-        ({"guarantee": "ptr", "mechanism": pv.BinaryVoting(sigma=9.0)}, {}, "queries"),
+        *((name, {name: bad}, {}) for name in WRONG for bad in WRONG[name]),
+        *((name, {}, {name: bad}) for name in GIVEN for bad in GIVEN[name]),
+        (None, {}, {"X_public": X_PUBLIC[:, :2]}),
+        ("rounds", {"rounds": 2, "guarantee": "worst-case"}, {}),
+        ("guarantee", {"guarantee": "ptr", "queries": 5}, {}),
+        ("queries", {"guarantee": "ptr", "mechanism": pv.BinaryVoting(sigma=9.0)}, {}),
+        ("rounds", {**NEAR, "rounds": 3}, {}),
+        ("ids", NEAR, {"ids": [1, 2]}),
+        *(("groups", NEAR, {"groups": bad}) for bad in MIXED),
     ],
 )
-def test_what_is_bad_is_refused_and_nothing_is_charged(tmp_path, settings, change, argument):
+def test_what_is_bad_is_refused_and_nothing_is_charged(tmp_path, argument, settings, change):
     path = tmp_path / "c.ledger"
     with pytest.raises((ValueError, pv.PrivoteError)) as caught:
         pate(**settings).fit(**{"X": X, "y": Y, "X_public": X_PUBLIC, **change}, ledger=path)
@@ -289,19 +291,13 @@ def names(ids=None, groups=None, electorate="ward 7", **more):
     return VoterNames(ids, groups, electorate, key=lambda: b"k" * 32, seed=0, **more)
 
 
-def test_records_are_called_by_their_ids_or_rows():
+def test_records_are_called_by_their_ids_or_rows_and_persons_by_their_names():
     assert len(set(names().of("neighbours", 5))) == 5
     one, two = names(ids=["a", "b", "c"]), names(ids=["c", "a", "b"])
     assert sorted(one.of("neighbours", 3)) == sorted(two.of("neighbours", 3))
     assert one.of("neighbours", 3)[0] == two.of("neighbours", 3)[1]
-
-
-def test_persons_are_called_by_their_names_in_the_order_of_the_ballots():
-    groups = ["eve", "bob", "eve", "ann"]
-    found = names(groups=groups).of("neighbours", 3, np.unique(groups))
+    found = names(groups=["eve", "bob", "eve", "ann"]).of("neighbours", 3, ["ann", "bob", "eve"])
     assert [name.rpartition("-")[2] for name in found] == ["ann", "bob", "eve"]
-    other = names(groups=groups[::-1]).of("neighbours", 3, np.unique(groups))
-    assert found == other
 
 
 def test_a_name_says_which_scheme_it_is_from():
@@ -322,30 +318,128 @@ def test_a_name_says_which_scheme_it_is_from():
 
 
 def test_whom_it_protects_says_which_change_is_covered():
-    person, record = "a person, with all their records", "a record"
-    secret = "(replaced by any other, or one more or fewer)"
-    assert names().protected("teachers", known=False) == f"{record} {secret}"
-    assert names(groups=[1]).protected("teachers", known=False) == f"{person} {secret}"
-    same = "(other contents under the same id, or one more or fewer)"
-    assert names(ids=[1]).protected("teachers", known=True) == f"{record} {same}"
-    assert names(groups=[1]).protected("teachers", known=True) == f"{person} {same}"
-    row = "(other contents in the same row)"
-    assert names().protected("teachers", known=True) == f"{record} {row}"
-    for known in (True, False):
-        found = names(groups=[1]).protected("neighbours", known=known)
-        assert found == f"{person} (replaced by any other; how many there are is public)"
+    def change(voters, known, **given):
+        who, _, what = names(**given).protected(voters, known=known).partition(" (")
+        assert who == ("a person, with all their records" if "groups" in given else "a record")
+        return what
+
+    for whose in ({}, {"ids": [1]}, {"groups": [1]}):
+        assert change("teachers", False, **whose) == "replaced by any other, or one more or fewer)"
+        same = "row)" if whose == {} else "id, or one more or fewer)"
+        assert change("teachers", True, **whose).endswith(f"the same {same}")
+        assert change("neighbours", False, **whose).endswith("how many there are is public)")
 
 
-def test_a_key_is_asked_for_once_and_only_where_there_are_parts():
-    asked = []
-    who = VoterNames(None, None, None, key=lambda: asked.append(1) or b"k" * 32, seed=0)
-    who.of("neighbours", 3)
-    assert not asked
-    assert who.of("teachers", 3)
-    assert who.key == b"k" * 32
-    assert len(asked) == 1
+# -- rounds: what is asked next depends on released labels only, and every round is paid for ------
+
+ROWS, VOTERS, WANTED = 400, 40, 5  # of the pool; labels
+TRUTH = np.random.default_rng(3).random((ROWS, WANTED)) < 0.3
+VOTES = np.repeat(TRUTH[:, None], VOTERS, axis=1)
 
 
-def test_bad_names_are_refused():
-    with refused("electorate"):
-        names(electorate=" ")
+class Cube:
+    near = None
+    voters, labels = VOTERS, WANTED
+
+    def __init__(self):
+        self.seen = []
+
+    def take(self, rows):
+        self.seen.append(rows)
+        return pv.Ballots.from_array(VOTES[rows])
+
+
+def run(mechanism=None, epsilon=4.0, ask=None, taught=None, rounds=1, queries=None):
+    cube, taught = Cube(), [] if taught is None else taught
+    with pv.Guardian(
+        mechanism or pv.BinaryVoting(sigma=10.0),
+        pv.Budget(epsilon=epsilon, delta=1e-5),
+        pv.Ledger.in_memory(),
+        guarantee="allowance",
+        seed=0,
+    ) as guardian:
+        rows, release = room.PoolLabelling(
+            guardian=guardian,
+            pool=cube,
+            rounds=rounds,
+            queries=queries,
+            progress=lambda done, total: None,
+            public=SimpleNamespace(
+                order=np.random.default_rng(4).permutation(ROWS),
+                student=lambda rows, targets: taught.append(targets),
+                ask=ask or (lambda model, rows: np.where(TRUTH[rows], 0.9, 0.1)),
+            ),
+        ).run()
+    assert len(rows) == release.answered == len(set(rows.tolist()))
+    return rows, release, cube
+
+
+def test_all_rounds_share_one_learnt_allowance():
+    learnt_from = []
+    once = run(mechanism="auto", epsilon=40.0)[1]
+    _, several, cube = run(mechanism="auto", epsilon=40.0, rounds=4, taught=learnt_from)
+    assert several.answered == once.answered == ROWS
+    assert several.so_far == several.terms["learnt"]["planned"] == ROWS
+    assert several.epsilon <= 40.0
+    # Rounds depend on each other, which the exact price of one call does not cover.
+    assert once.terms["learnt"]["exact"]
+    assert not several.terms["learnt"]["exact"]
+    assert [len(rows) for rows in cube.seen] == [100] * 4
+    assert several.sealed.spent.max() <= several.allowance
+    # The baseline foresees what is wanted: after the first round nobody is surprised.
+    assert several.sealed.spent.max() <= TRUTH[cube.seen[0]].sum()
+    assert (several.labels == TRUTH[np.concatenate(cube.seen)]).mean() > 0.95
+    assert [len(targets) for targets in learnt_from] == [100, 200, 300]
+    assert all(0 < targets.mean() < 1 and targets.dtype == float for targets in learnt_from)
+    assert len(several.drawn) == 4
+
+
+def test_a_named_mechanism_answers_what_was_asked():
+    (rows, once, _), (later, several, _) = run(), run(rounds=4)
+    assert once.answered == several.answered == ROWS
+    assert several.epsilon == once.epsilon
+    assert once.sealed.exhausted.all()
+    # A good student as the baseline makes the allowance last longer.
+    assert (several.labels == TRUTH[later]).mean() > (once.labels == TRUTH[rows]).mean() + 0.05
+
+
+@pytest.mark.parametrize("mechanism", [pv.BinaryVoting(sigma=10.0), "auto"], ids=str)
+def test_nothing_that_only_votes_know_decides_what_is_asked(monkeypatch, mechanism):
+    """Votes that differ, but are released as the same, are asked about the same rows."""
+
+    def fixed(_, tally, entropy):
+        sums = tally.margins if hasattr(tally, "margins") else tally.steps
+        drawn = np.random.default_rng(len(sums)).random(sums.shape)
+        return (drawn < 0.2).astype(np.int8) if mechanism != "auto" else (40 * drawn).astype(int)
+
+    monkeypatch.setattr(pv.BinaryVoting, "draw", fixed)
+    monkeypatch.setattr(pv.TallyVoting, "draw", fixed)
+    monkeypatch.setattr(Entropy, "tempered", lambda *_: 3)  # what is learnt is paid for
+    found = []
+    for votes in (np.zeros_like(VOTES), np.ones_like(VOTES)):
+        monkeypatch.setattr(sys.modules[__name__], "VOTES", votes)
+        taught = []
+        rows, release, cube = run(rounds=3, mechanism=mechanism, taught=taught)
+        assert len(cube.seen) == 3
+        found.append((rows.tolist(), [part.tolist() for part in cube.seen], release.forecast))
+        found[-1] += ([targets.tolist() for targets in taught], release.facts()["sha256"])
+    assert found[0] == found[1]
+
+
+def test_the_forecast_is_of_all_rounds():
+    loud = run(mechanism=pv.BinaryVoting(sigma=40.0), rounds=2, queries=60)[1]
+    assert loud.forecast["missed"] > 0.05
+    assert loud.forecast["warnings"]
+
+
+def test_a_baseline_keeps_to_what_the_mechanism_can_release():
+    ask = lambda model, rows: np.tile(np.linspace(0.6, 0.9, WANTED), (len(rows), 1))  # noqa: E731
+    mechanism = pv.PowersetVoting(sigma=8.0, max_positives=WANTED)
+    assert run(mechanism=mechanism, rounds=2, queries=20, ask=ask)[1].answered == 20
+    two = SimpleNamespace(mechanism=pv.PowersetVoting(sigma=1.0, max_positives=2))
+    asking = dict.fromkeys(("pool", "rounds", "queries", "progress"))
+    public = SimpleNamespace(student=lambda *_: None, ask=ask)
+    told = room.PoolLabelling(guardian=two, public=public, **asking)
+    release = run(queries=20)[1]
+    guess = told._guess(np.arange(20), [release], np.arange(1))
+    assert guess.tolist() == [[False, False, False, True, True]]

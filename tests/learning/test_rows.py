@@ -7,38 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from tests.refusals import refused
 
-from privote.learning.rows import (
-    check_groups,
-    count_rows,
-    deviations,
-    fraction,
-    padded_blocks,
-    row_size,
-    take_rows,
-)
+from privote.learning.rows import deviations, padded_blocks, take_rows
 
 TABLE = np.arange(24.0).reshape(6, 4)
 CHOSEN = np.array([4, 1])
-
-
-class OnDisk:
-    """Rows that are read when they are indexed."""
-
-    shape = (6, 2, 2)
-
-    def __init__(self, rows: Any = range(6)) -> None:
-        self.rows = np.asarray(rows)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def take(self, rows: Any) -> OnDisk:
-        return OnDisk(self.rows[rows])
-
-    def __getitem__(self, rows: Any) -> np.ndarray:
-        return TABLE[self.rows[rows]].reshape(-1, 2, 2)
 
 
 def test_data_frames() -> None:
@@ -48,43 +21,12 @@ def test_data_frames() -> None:
     assert len(take_rows(frame, slice(0, 2))) == 2
 
 
-def test_rows_on_disk_are_read_only_to_be_asked() -> None:
-    part = take_rows(OnDisk(), CHOSEN)
-    assert isinstance(part, OnDisk)
-    assert part.rows.tolist() == [4, 1]
-    assert np.array_equal(take_rows(part, slice(0, 1)), TABLE[4:5].reshape(1, 2, 2))
-    assert row_size(part) == 4
-
-
-def test_what_has_no_rows_is_refused() -> None:
-    with refused("X"):
-        count_rows(np.float64(3.0))
-    with refused("X"):
-        count_rows(3)
-
-
-def test_brackets_say_whether_the_ends_are_fractions() -> None:
-    assert (fraction("share", 0), fraction("share", np.float32(1))) == (0.0, 1.0)
-    for ends, value in (("(]", 0.0), ("[)", 1.0), ("()", 0), ("()", 1)):
-        with refused("share"):
-            fraction("share", value, ends)
-
-
 def test_deviations_of_dense_and_sparse_rows_agree_and_constants_have_none() -> None:
     rows = np.column_stack([TABLE[:, 0], np.full(6, 1e6), np.zeros(6)])
     for kind in (np.asarray, sp.csr_array):
         mean, spread = deviations(kind(rows))
         np.testing.assert_allclose(mean, rows.mean(axis=0))
         np.testing.assert_allclose(spread, [rows[:, 0].std(), 0, 0])
-
-
-def test_names_must_be_there_for_every_row() -> None:
-    names, place = check_groups(["b", "a", "b"], 3)
-    assert (list(names), list(place)) == (["a", "b"], [1, 0, 1])
-    with refused("ids"):
-        check_groups([1, 2], 3, "ids")
-    with refused("ids"):
-        check_groups([1.5, 2.5], 2, "ids")
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])

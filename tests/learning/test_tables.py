@@ -44,10 +44,6 @@ def test_each_column_is_what_the_public_rows_say() -> None:
         "same": ("left out", 0),
         "nothing": ("left out", 0),
     }
-    said = {facts["column"]: facts["what"] for facts in encoder.columns_}
-    assert said["age"].startswith("clipped to 20 to 60, the public range")
-    assert said["since"].startswith("days, clipped to 2024-01-01 to 2025-01-01")
-    assert said["nothing"] == "empty in every public row"
 
 
 def test_numbers_are_clipped_to_the_public_range() -> None:
@@ -74,10 +70,9 @@ def test_dates_of_all_kinds() -> None:
     assert objects["since"][0] == objects["since"][1]
     frame = pd.DataFrame({"day": pd.to_datetime(["2024-01-01", None, "2024-07-01"])})
     assert TableEncoder().fit(frame).columns_[0]["kind"] == "date"
-    german = TableEncoder().fit({"day": ["31.12.2023", "01.02.2024"]})
-    assert german.columns_[0]["what"].startswith("days, clipped to 2023-12-31 to 2024-02-01")
-    american = TableEncoder().fit({"day": ["12/31/2023", "02/01/2024"]})
-    assert american.columns_[0]["what"].startswith("days, clipped to 2023-12-31 to 2024-02-01")
+    for days in (["31.12.2023", "01.02.2024"], ["12/31/2023", "02/01/2024"]):
+        (facts,) = TableEncoder().fit({"day": days}).columns_
+        assert facts["what"].startswith("days, clipped to 2023-12-31 to 2024-02-01")
     with pytest.warns(PrivoteWarning, match="day and month"):
         TableEncoder().fit({"day": ["03/04/2023", "02/01/2024"]})
 
@@ -97,8 +92,7 @@ def test_texts_are_words_by_weight() -> None:
 def test_a_column_that_names_somebody_is_left_out() -> None:
     rows = {"name": [f"Anna {i}" for i in range(30)], "x": list(range(30))}
     facts = TableEncoder().fit(rows).columns_
-    assert facts[-1]["column"] == "name"
-    assert "may name records or persons" in facts[-1]["what"]
+    assert [(each["column"], each["kind"]) for each in facts[1:]] == [("name", "left out")]
 
 
 @pytest.mark.parametrize(

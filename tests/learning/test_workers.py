@@ -39,12 +39,6 @@ def test_nothing_is_asked_for_before_it_is_due() -> None:
             results.close()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_in_processes(count: int) -> None:
-    with on_workers("loky", count):
-        assert list(each(square, range(12))) == [n * n for n in range(12)]
-
-
 @pytest.mark.parametrize("error", [BrokenProcessPool("of its own"), WorkerLostError("of its own")])
 def test_what_fails_to_be_asked_for_is_no_lost_worker(error: Exception) -> None:
     """Whoever gives the calls may have workers of its own: none of its calls is left out."""

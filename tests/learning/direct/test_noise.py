@@ -2,23 +2,30 @@
 
 import math
 
+import dp_accounting as dp
 import numpy as np
 import pytest
+from dp_accounting.pld import PLDAccountant
+from dp_accounting.rdp import RdpAccountant
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.integrate import trapezoid
+from scipy.integrate import quad, trapezoid
 from scipy.stats import kstest, norm
+from tests.refusals import refused
 
+import privote as pv
 from privote.learning.direct.noise import (
     Noise,
+    NoisySteps,
     TrainingPlan,
     affordable_rate,
     next_clip,
+    scheduled,
     split_for_clipping,
 )
-from privote.learning.direct.training import TrainingPrivacy
 
 DELTA = 1e-5
+ORDERS = np.array([2.0, 4.0, 8.0, 32.0])
 
 
 def _divergence(first, second, gamma, noise):
@@ -103,24 +110,93 @@ def test_full_batches_are_one_gaussian(steps, adjacency, reach):
     assert delta == pytest.approx(DELTA, rel=1e-6)
 
 
-@pytest.mark.parametrize(("steps", "rate", "noise"), [(100, 0.1, 2.0), (1000, 0.01, 1.0)])
-def test_add_remove_agrees_with_opacus(steps, rate, noise):
-    accountants = pytest.importorskip("opacus.accountants")
-    theirs = accountants.PRVAccountant()
-    theirs.history = [(noise, rate, steps)]
-    ours = TrainingPlan(steps=steps, sample_rate=rate, adjacency="add-remove")
-    assert ours.epsilon(noise, DELTA) == pytest.approx(
-        theirs.get_epsilon(delta=DELTA, eps_error=1e-3), rel=5e-3
+@pytest.mark.parametrize(("noise", "rate", "order"), [(1.0, 0.1, 4.0), (3.0, 0.02, 16.0)])
+def test_the_curve_of_sampled_steps_is_that_of_the_dominating_pair(noise, rate, order):
+    def density(x, at):
+        return math.exp(-(((x - at) / noise) ** 2) / 2) / (noise * math.sqrt(2 * math.pi))
+
+    def value(x):
+        left = (1 - rate) * density(x, 0) + rate * density(x, -1)
+        right = (1 - rate) * density(x, 0) + rate * density(x, 1)
+        return math.exp(order * math.log(left) + (1 - order) * math.log(right))
+
+    ends = (-order - 12 * noise, 1 + 12 * noise)
+    exact = math.log(quad(value, *ends, limit=500, points=[-order, -1, 0, 1])[0]) / (order - 1)
+    found = TrainingPlan(steps=5, sample_rate=rate).rdp(noise, np.array([order]))
+    assert found == pytest.approx(5 * exact, rel=1e-6)
+    assert found >= 5 * exact * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "rate", "epsilon", "decay"),
+    [
+        ("replace", 1.0, 0.5, 1.0),
+        ("replace", 1.0, 8.0, 1.0),
+        ("replace", 0.1, 1.0, 1.0),
+        ("replace", 1.0, 2.0, 0.5),
+        ("replace", 0.3, 2.0, 0.5),
+        ("add-remove", 1.0, 0.5, 1.0),
+        ("add-remove", 0.1, 1.0, 1.0),
+    ],
+)
+def test_the_noise_is_enough_and_hardly_more(adjacency, rate, epsilon, decay):
+    plan = TrainingPlan(steps=20, sample_rate=rate, adjacency=adjacency, decay=decay)
+    noise = plan.noise_multiplier(epsilon, DELTA)
+    assert plan.epsilon(noise, DELTA) <= epsilon < plan.epsilon(noise * 0.99, DELTA)
+    if adjacency == "add-remove":
+        with refused("adjacency"):
+            plan.rdp(noise, ORDERS)
+    else:  # a curve never promises more than losses do
+        curve = plan.rdp(noise, pv.DEFAULT_ORDERS)
+        assert (np.diff(curve) >= 0).all()
+        priced = float(pv.epsilon(curve, pv.DEFAULT_ORDERS, DELTA))
+        assert epsilon * 0.99 <= priced <= epsilon * 1.25
+
+
+def one_by_one(plan, noise):
+    """Every step as an event of its own, at the noise that is drawn in it."""
+    steps = noise * scheduled(plan.decay, plan.steps)
+    return dp.ComposedDpEvent(
+        [dp.PoissonSampledDpEvent(plan.sample_rate, dp.GaussianDpEvent(float(z))) for z in steps]
     )
 
 
-@pytest.mark.parametrize(("rate", "epsilon"), [(1.0, 0.5), (1.0, 8.0), (0.1, 1.0)])
-@pytest.mark.parametrize("adjacency", ["replace", "add-remove"])
-def test_the_noise_is_enough_and_hardly_more(rate, adjacency, epsilon):
-    plan = TrainingPlan(steps=100, sample_rate=rate, adjacency=adjacency)
-    noise = plan.noise_multiplier(epsilon, DELTA)
-    assert plan.epsilon(noise, DELTA) <= epsilon
-    assert plan.epsilon(noise * 0.99, DELTA) > epsilon
+@pytest.mark.parametrize(("decay", "rate"), [(0.5, 0.2), (2.0, 0.2), (0.5, 1.0)])
+def test_a_schedule_costs_what_its_steps_cost_one_by_one(decay, rate):
+    plan = TrainingPlan(steps=23, sample_rate=rate, decay=decay)
+    relation = dp.NeighboringRelation.REPLACE_ONE
+    theirs = PLDAccountant(relation, 5e-4).compose(one_by_one(plan, 3.0)).get_epsilon(DELTA)
+    assert plan.epsilon(3.0, DELTA) == pytest.approx(theirs, rel=2e-3)
+    # A curve adds up steps: at every order that of each step alone.
+    alone = [
+        TrainingPlan(steps=1, sample_rate=rate).rdp(float(z), ORDERS)
+        for z in 3.0 * scheduled(decay, 23)
+    ]
+    assert plan.rdp(3.0, ORDERS) == pytest.approx(np.sum(alone, axis=0), rel=1e-9)
+    # Adding or removing is covered by replacing, so their bound for that is no higher.
+    less = RdpAccountant(ORDERS).compose(one_by_one(plan, 3.0))._rdp
+    assert (plan.rdp(3.0, ORDERS) >= less * (1 - 1e-9)).all()
+
+
+@pytest.mark.parametrize("rate", [0.3, 1.0])
+def test_less_noise_anywhere_never_costs_less(rate):
+    priced = [
+        TrainingPlan(steps=20, sample_rate=rate, decay=decay).rdp(2.0, ORDERS)
+        for decay in (2.0, 1.3, 1.0, 0.8, 0.5)
+    ]
+    assert (np.diff(priced, axis=0) > 0).all()
+
+
+def test_stages_are_even_and_cover_every_step():
+    for steps in (1, 3, 10, 27):
+        factors = scheduled(0.5, steps)
+        assert len(factors) == steps
+        assert factors[0] == 1.0
+        assert steps == 1 or factors[-1] == pytest.approx(0.5)
+        assert (np.diff(factors) <= 0).all()
+        plan = TrainingPlan(steps=steps, decay=0.5)
+        assert sum(count for _, count in plan.stages) == steps
+    assert TrainingPlan(steps=7).stages == [(1.0, 7)]
 
 
 @given(noise=st.floats(0.3, 100.0), batch=st.floats(1.0, 1e5))
@@ -186,13 +262,10 @@ def test_noisy_sums_lie_on_a_grid_that_shows_nothing_of_the_sum(deviation):
     assert np.array_equal(noisy / step, np.rint(noisy / step))
 
 
-def test_statement_rounds_epsilon_up_and_says_what_is_protected():
-    facts = {"epsilon": 1.23401, "delta": DELTA, "noise_multiplier": 3.0, "steps": 5}
-    facts |= {"sample_rate": 0.5, "records": 77}
-    text = TrainingPrivacy(**facts, adjacency="replace", simulated=False).statement()
-    assert "(1.2341, 1e-05)" in text
-    assert "one record replaced" in text
-    assert "The number of records, 77, is public." in text
-    text = TrainingPrivacy(**facts, adjacency="add-remove", simulated=True).statement()
-    assert "protects nobody" in text
-    assert "added or removed" in text
+def test_a_count_takes_its_share_of_every_steps_noise():
+    steps = NoisySteps(Noise(0), [2.0, 1.0], clip=1.0, batch=50.0, quantile=0.5, falls=0.5)
+    assert (steps.bound(0), steps.bound(1)) == (1.0, 0.5)
+    _, unit = steps.release(1, [np.zeros(3)], 0.0)
+    assert unit == 25.0
+    with refused("schedule"):
+        TrainingPlan(steps=3, decay=-1.0)

@@ -6,37 +6,21 @@ import numpy as np
 import pytest
 from tests.refusals import refused
 
-from privote.errors import InputError, MissingExtraError, UnavailableError
-from privote.learning.networks.architectures import check_network, require_torch
+from privote.errors import InputError, UnavailableError
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("monai")
 
 from privote.learning.networks.architectures import (  # noqa: E402
     build_network,
+    check_network,
     last_layer,
     load_weights,
+    masked_loss,
     on_device,
-    seeded,
     set_weights,
     weights_of,
 )
-
-
-@pytest.mark.parametrize("network", ["smallcnn", "densenet121", "resnet50"])
-@pytest.mark.parametrize("channels", [1, 3])
-def test_every_network_gives_one_logit_a_label(network, channels):
-    module = build_network(network, (channels, 32, 32), 5).eval()
-    with torch.no_grad():
-        assert module(torch.rand(2, channels, 32, 32)).shape == (2, 5)
-    assert last_layer(module).out_features == 5
-
-
-# DenseNet-121 and ResNet-50 of the original papers, three channels, 1000 classes.
-@pytest.mark.parametrize(("name", "wanted"), [("densenet121", 7_978_856), ("resnet50", 25_557_032)])
-def test_the_large_networks_have_the_sizes_in_print(name, wanted):
-    module = build_network(name, (3, 32, 32), 1000)
-    assert sum(weight.numel() for weight in module.parameters()) == wanted
 
 
 @pytest.mark.parametrize(
@@ -57,21 +41,18 @@ def test_unknown_networks_and_devices_are_refused():
     for wrong in ("vgg", None, 3):
         with refused("network", value=wrong):
             check_network(wrong)
+    assert last_layer(build_network("mlp", (4,), 2)).out_features == 2
     with pytest.raises(UnavailableError):
         last_layer(torch.nn.Conv2d(1, 1, 1))
     with refused("device", value="nowhere"):
         on_device(torch.nn.Linear(1, 1), "nowhere")
 
 
-def test_seeds_make_networks_and_leave_the_generator_alone():
-    before = torch.random.get_rng_state()
-    made = []
-    for seed in (1, 1, 2):
-        with seeded(seed):
-            made.append(weights_of(build_network("mlp", (4,), 2))["1.weight"])
-    assert np.array_equal(made[0], made[1])
-    assert not np.array_equal(made[0], made[2])
-    assert torch.equal(torch.random.get_rng_state(), before)
+def test_only_known_labels_count():
+    logits, truth = torch.tensor([[2.0, -1.0]]), torch.tensor([[1.0, 0.0]])
+    loss = masked_loss(logits, truth, torch.tensor([[1.0, 0.0]]))
+    assert loss.item() == pytest.approx(np.log1p(np.exp(-2.0)))
+    assert masked_loss(logits, truth, torch.zeros(1, 2)).item() == 0.0
 
 
 def test_arrays_bring_a_network_back():
@@ -122,6 +103,7 @@ def test_torchvision_names_are_understood(tmp_path):
     for name in ("conv1.weight", "bn1.running_var", "layer4.2.conv3.weight", "fc.bias"):
         assert name in own
     assert own["layer1.0.downsample.0.weight"].shape == (256, 64, 1, 1)
+    assert "layer1.0.downsample.0.bias" not in own
 
 
 class _Mischief:
@@ -138,9 +120,3 @@ def test_files_that_are_not_weights_are_refused_and_run_nothing(tmp_path, conten
     torch.save(build_network("mlp", (4,), 2).state_dict(), tmp_path / "weights.pt")
     with pytest.raises(InputError):  # of another network
         load_weights(build_network("smallcnn", (1, 8, 8), 2), tmp_path / "weights.pt")
-
-
-def test_without_torch_it_says_which_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match=r"\[deep\]"):
-        require_torch("networks")
