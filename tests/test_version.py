@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import zipfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import privote as pv
 from privote.capc.journal import GuardianJournal
 from privote.capc.models import SiteModel
 from privote.errors import PrivoteError
+from privote.learning.students.classifiers import PartialLabels
+from privote.learning.students.saving import load_student, save_student
 from privote.votes.arrays import read, write_packed
 
 VOTES = np.random.default_rng(0).random((20, 10, 3)) < 0.2
@@ -44,6 +47,21 @@ def journal(path: Path) -> Path:
     return file
 
 
+def student(path: Path) -> Path:
+    fitted = PartialLabels().fit(VOTES[:, 0], VOTES[:, 1].astype(np.int8))
+    save_student(file := path / "a.student", fitted, label_names="abc")
+    return file
+
+
+def edit_student(file: Path) -> None:
+    with zipfile.ZipFile(file) as archive:
+        held = {name: archive.read(name) for name in archive.namelist()}
+    facts = {**json.loads(held["facts.json"]), "format": 77, "version": "9.1"}
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in {**held, "facts.json": json.dumps(facts)}.items():
+            archive.writestr(name, content)
+
+
 def edit_arrays(name: str, file: Path) -> None:
     with np.load(file) as arrays:
         held = dict(arrays)
@@ -60,12 +78,13 @@ def edit_database(file: Path) -> None:
         )
 
 
-# Ledgers, their backups and students: in their own rooms, and among the attacks.
+# Ledgers and their backups: in their own room, and among the attacks.
 FILES: dict[str, tuple[Any, Any, Any]] = {
     "release": (released, partial(edit_arrays, "facts"), pv.Release.load),
     "model": (model, partial(edit_arrays, "written"), SiteModel.load),
     "votes": (votes, partial(edit_arrays, "written"), read),
     "journal": (journal, edit_database, lambda f: GuardianJournal(f, "promise", "site")),
+    "student": (student, edit_student, load_student),
 }
 
 
