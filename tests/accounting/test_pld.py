@@ -101,18 +101,6 @@ def test_epsilon_of_a_distribution_as_in_dp_accounting(weights, first, lost):
     assert ours == pytest.approx(theirs, abs=1e-9)
 
 
-def test_moving_all_votes_inwards_is_not_the_worst_neighbour():
-    mech, yes = pv.BinaryVoting(sigma=12.0), np.array([40, 47])
-
-    def both(change: tuple[int, int]) -> float:
-        here, there = (mech.log_probs(2 * c - 50, 50) for c in (yes, yes + np.array(change)))
-        ways = (Moves(here, there), Moves(there, here))
-        return max(hockey_stick(*product(way, np.ones(2, int)), 0.3) for way in ways)
-
-    worst = {change: both(change) for change in itertools.product((-1, 1), repeat=2)}
-    assert worst[1, -1] > 1.2 * worst[-1, -1]
-
-
 # -- all neighbours of a voter: the whole batch, enumerated ----------------------------------------
 
 
@@ -180,26 +168,6 @@ def test_the_enumeration_would_notice_a_forgotten_move():
 
 
 # -- the maximum over voters -----------------------------------------------------------------------
-
-
-def test_real_votes_564_queries_fit_where_the_curve_allows_514(tmc_votes):
-    mech = pv.BinaryVoting(sigma=7.0)
-
-    def both(queries: int, step: float) -> tuple[float, float]:
-        votes = tmc_votes[:queries]
-        by_curve = rdp_epsilon(mech.rdp_by_voter(votes, DEFAULT_ORDERS), DEFAULT_ORDERS, DELTA)
-        found = voter_moves(mech, votes)
-        assert isinstance(by_curve, np.ndarray)
-        assert found is not None
-        return float(by_curve.max()), pld.epsilon_by_voter_max(*found, by_curve, DELTA, step)
-
-    curve, loss = both(514, 0.01)
-    assert curve == pytest.approx(19.993, abs=1e-3)
-    assert loss == pytest.approx(18.690, abs=1e-2)
-    curve, loss = both(564, 0.004)
-    assert curve == pytest.approx(21.34, abs=1e-2)
-    assert 19.9 < loss <= 20
-    assert both(570, 0.01)[1] > 20
 
 
 @given(st.integers(0, 10**6), st.sampled_from([0.1, 1e-5]))

@@ -88,18 +88,6 @@ def test_no_three_way_contest_costs_more_than_the_supremum(sigma: float) -> None
             assert cost >= 0.9 * bound, "and somebody comes close"
 
 
-def test_with_much_noise_a_vote_costs_two_over_pi_of_the_gaussian_bound() -> None:
-    # A bit near one half: D = 2 order dp^2, dp = phi(0) sqrt(2) / sigma, so 2 order / (pi sigma^2);
-    # the Gaussian bound is order / sigma^2. Worked out by hand from the definition.
-    orders = np.array([1.5, 2.0, 8.0])
-    for sigma in (100.0, 1000.0):
-        cell = pv.BinaryVoting(sigma=sigma).worst_case_rdp(3000, 1, orders)
-        np.testing.assert_allclose(cell * sigma**2 / orders, 2 / math.pi, rtol=2e-3)
-        class_vote = argmax_supremum(sigma, orders)
-        assert (class_vote >= cell * (1 - 1e-6)).all()
-        assert (class_vote <= orders / sigma**2).all()
-
-
 def test_on_a_line_every_place_is_looked_at() -> None:
     """Against all places, one by one; a table too short for an order prices it at infinity."""
     table, shift, orders = skellam_table(60.0, 900), 6, np.array([1.05, 2.0, 9.0, 60.0])
