@@ -12,7 +12,6 @@ from tests.refusals import refused
 import privote as pv
 from privote.accounting.renyi import divergence
 from privote.guardian import consensus
-from privote.guardian import consensus as voters
 from privote.guardian.consensus import Levels
 from privote.release import Later, Sealed
 
@@ -77,17 +76,6 @@ def test_costs_in_pieces_are_the_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert whole.shape == (len(pv.DEFAULT_ORDERS), 41)
 
 
-def test_fewer_orders_for_long_tables_only() -> None:
-    few = empty(12_000, pv.BinaryVoting(sigma=3.0)).few(pv.DEFAULT_ORDERS)
-    assert few is pv.DEFAULT_ORDERS or np.array_equal(few, pv.DEFAULT_ORDERS)
-    few = empty(100_000, pv.BinaryVoting(sigma=3.0)).few(pv.DEFAULT_ORDERS)
-    assert 8 <= len(few) <= 16
-    assert set(few) <= set(pv.DEFAULT_ORDERS)
-    # Large epsilons are settled at low orders, small ones at high ones: both ends are there.
-    assert few[0] < 1.5
-    assert few[-1] > 500
-
-
 # -- bills of voters -------------------------------------------------------------------------------
 
 DELTA = 1e-5
@@ -113,44 +101,16 @@ def votes() -> np.ndarray:
 
 @pytest.mark.parametrize("mechanism", BINARY, ids=str)
 def test_moves_of_complete_votes_are_the_exact_curve(
-    mechanism: pv.BinaryVoting, votes: np.ndarray
+    mechanism: pv.BinaryVoting, votes: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each voter flips everything: the same list of cells, priced by the other accountant."""
-    found = voters.voter_moves(mechanism, votes)
+    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 8 * 20 * 4)  # four blocks
+    found = consensus.voter_moves(mechanism, votes)
     assert found is not None
     moves, times = found
     assert (times.sum(axis=1) == 30 * 4).all()
     curves = [times @ divergence(*way, pv.DEFAULT_ORDERS) for way in (moves, moves.reversed())]
     np.testing.assert_allclose(np.stack(curves, axis=1), mechanism.rdp_by_voter(votes), rtol=1e-9)
-
-
-@pytest.mark.parametrize("mechanism", BINARY, ids=str)
-def test_moves_add_up_over_blocks(mechanism: pv.BinaryVoting, votes: np.ndarray) -> None:
-    holes = np.where(np.random.default_rng(1).random(votes.shape) < 0.1, -1, votes)
-    for cube in (votes, holes.astype(np.int8)):
-        ballots = pv.Ballots.of(cube)
-        levels = voters.VoterLevels.of(mechanism, ballots)
-        assert levels is not None
-        for part in (cube[:7], cube[7:]):
-            for block in pv.Ballots.of(part).blocks():
-                levels.add(block)
-        whole = voters.voter_moves(mechanism, cube)
-        assert whole is not None
-        for one, two in zip(levels.moves()[0], whole[0], strict=True):
-            np.testing.assert_array_equal(one, two)
-        np.testing.assert_array_equal(levels.moves()[1], whole[1])
-
-
-def test_a_missing_vote_makes_both_moves() -> None:
-    votes = np.array([[[1], [-1], [0], [0]]], np.int8)  # one for, two against: margin -1
-    mechanism = pv.BinaryVoting(sigma=2.0)
-    found = voters.voter_moves(mechanism, votes)
-    assert found is not None
-    moves, times = found
-    at = mechanism.log_probs(np.array([-1, 1, -3, 0, -2]), 4)
-    assert np.array_equal(moves.log_p, np.stack([at[0]] * 4))
-    assert np.array_equal(moves.log_q, at[1:])
-    assert times.tolist() == [[0, 1, 0, 0], [0, 0, 1, 1], [1, 0, 0, 0], [1, 0, 0, 0]]
 
 
 @pytest.mark.parametrize("mechanism", BINARY, ids=str)
@@ -192,8 +152,8 @@ def test_too_many_voters_have_the_curve_only() -> None:
     query, voter = np.repeat(np.arange(4), 3), np.arange(12)
     ballots = pv.SparseBallots(query, voter, np.ones((12, 2), bool), queries=4, voters=50_000)
     mechanism = pv.BinaryVoting(sigma=4.0, false_alarm=0.01)
-    assert voters.voter_moves(mechanism, ballots) is None
-    found = voters.VoterLevels.of(mechanism, pv.Ballots.of(np.zeros((1, 2800, 1), bool)))
+    assert consensus.voter_moves(mechanism, ballots) is None
+    found = consensus.VoterLevels.of(mechanism, pv.Ballots.of(np.zeros((1, 2800, 1), bool)))
     assert found is not None
     with refused(None, pv.UnavailableError):
         pv.bills(mechanism, ballots, DELTA, accountant="pld")
