@@ -52,6 +52,8 @@ def test_reach_of_the_noise(sigma: float) -> None:
     x = np.arange(-5, 6)
     assert np.allclose(noise.at_most(x) + noise.above(x), 1.0)
     assert np.allclose(noise.above(x), noise.at_most(-x - 1))
+    for tail in (noise.above, noise.at_most):  # between integers there is nothing
+        assert np.array_equal(tail(x + 0.5), tail(x))
     for options in (1, 12, 200):
         half = noise.within(options, 0.95)
         assert (1 - 2 * noise.above(half)) ** options >= 0.95
