@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
 import privote as pv
 from privote.accounting.renyi import divergence, two_sided
-from privote.accounting.worst_case import (
-    _three_way,
-    argmax_supremum,
-    line_supremum,
-    supremum,
-)
+from privote.accounting.worst_case import _three_way, argmax_supremum, line_supremum
 from privote.links import skellam_table
+from privote.mechanisms.cells import costliest_move
 
 ORDERS = np.array([1.05, 1.4, 4.3, 40.0])
-
-
-def searched(mech: pv.TauVoting, voters: int, shift: float) -> np.ndarray:
-    centres, scale = [0.0], math.sqrt(2) * mech.sigma
-    if mech.gate is not None:
-        edge = 2 * mech.gate.threshold - voters
-        centres, scale = [0.0, edge, -edge], min(scale, 2 * mech.gate.sigma)
-    return supremum(
-        lambda m: mech.log_probs(m, voters),
-        shift,
-        -voters,
-        voters,
-        centres=centres,
-        scale=scale,
-        orders=ORDERS,
-    )
 
 
 @pytest.mark.parametrize(
@@ -67,7 +45,7 @@ def test_supremum_misses_nothing(
     for part in np.array_split(at, 8):
         here, there = mech.log_probs(part, voters), mech.log_probs(part + shift, voters)
         true = np.maximum(true, two_sided(here, there, ORDERS).max(axis=0))
-    stated = searched(mech, voters, shift)
+    stated = costliest_move(mech, sigma, voters, shift, ORDERS)
     assert (stated >= true * (1 - 1e-12)).all()
     assert (stated <= true * (1 + 1e-3)).all()
 
