@@ -5,16 +5,13 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
 import privote as pv
 from privote.accounting import pld
 from privote.accounting.pld import Moves
-from privote.accounting.renyi import DEFAULT_ORDERS
-from privote.accounting.renyi import epsilon as rdp_epsilon
-from privote.guardian.consensus import voter_moves
 
 DELTA = 1e-5
 GATE = pv.Gate(threshold=3.0, sigma=1.0)
@@ -170,20 +167,16 @@ def test_the_enumeration_would_notice_a_forgotten_move():
 # -- the maximum over voters -----------------------------------------------------------------------
 
 
-@given(st.integers(0, 10**6), st.sampled_from([0.1, 1e-5]))
-def test_the_largest_voter_counts(seed, delta):
+@given(st.integers(0, 10**6), st.sampled_from([0.1, 1e-5]), st.sampled_from([2e-3, 0.3]))
+@example(seed=57, delta=0.1, step=0.3)  # by the second direction
+def test_the_largest_voter_counts(seed, delta, step):
+    """In either direction, also where a coarse look puts another voter first."""
     rng = np.random.default_rng(seed)
-    votes = rng.random((5, 7, 2)) < rng.random((5, 1, 2))
-    mech = pv.BinaryVoting(sigma=3.0)
-    by_curve = np.asarray(
-        rdp_epsilon(mech.rdp_by_voter(votes, DEFAULT_ORDERS), DEFAULT_ORDERS, delta)
-    )
-    found = voter_moves(mech, votes)
-    assert found is not None
-    moves, times = found
-    fine = [pld.epsilons(way, times, delta) for way in (moves, moves.reversed())]
+    moves = Moves(*np.log(rng.dirichlet(np.ones(3), size=(2, 4))))
+    times, by_curve = rng.integers(0, 3, (6, 4)), rng.uniform(0, 20, (6, 2))
+    fine = [pld.epsilons(way, times, delta, step) for way in (moves, moves.reversed())]
     expected = np.minimum(by_curve, np.stack(fine, axis=1)).max()
-    largest = pld.epsilon_by_voter_max(moves, times, by_curve, delta)
+    largest = pld.epsilon_by_voter_max(moves, times, by_curve, delta, step)
     # Who is composed together shares a grid's ends, so the last digits differ.
     assert largest == pytest.approx(expected, rel=1e-6, abs=1e-9)
 

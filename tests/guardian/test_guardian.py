@@ -57,6 +57,14 @@ def test_a_batch_may_lack_voters(ledger: pv.Ledger) -> None:
     np.testing.assert_allclose(charge["rdp"], 2 * whole.allowance * surprise)
 
 
+def test_the_worst_case_is_charged_for_every_query(ledger: pv.Ledger) -> None:
+    release = label(ledger, cube(1, 0, 2, 3, queries=8), None, guarantee="worst-case")
+    assert release.answered > 1
+    (charge,) = (entry for entry in ledger.published() if entry["kind"] == "charge")
+    each = MECHANISM.worst_case_rdp(4, 3, charge["orders"])
+    np.testing.assert_allclose(charge["rdp"], release.answered * each)
+
+
 def test_who_is_absent_leaves_no_trace(ledger: pv.Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "_BLOCK_CELLS", 8 * 4 * 3)
     views = []

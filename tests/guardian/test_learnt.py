@@ -100,9 +100,11 @@ def test_few_voters_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "cannot be estimated" in release.summary()
 
 
-def test_a_run_without_a_ledger_is_one_release() -> None:
+def test_a_run_without_a_ledger_is_one_release(kill: Callable[..., None]) -> None:
     ledger = pv.Ledger.in_memory()
-    pv.label(VOTES, **BUDGET, ledger=ledger)
+    kill(allowance, "_surprises")  # even if it answered nothing
+    with pytest.raises(Killed):
+        pv.label(VOTES, **BUDGET, ledger=ledger)
     for votes in (VOTES, VOTES[:, :30]):
         with refused(None, pv.BudgetError):
             pv.label(votes, **BUDGET, ledger=ledger)
@@ -219,6 +221,7 @@ def test_more_queries_than_planned_are_refused_inside_the_charge(tmp_path: Path)
     )
     known = ledger.reading().accounts[account]
     held = Allowance(accounts, account, known.allowance, known.curve, None, known.learnt)
+    assert held.learn(lambda: pytest.fail("drawn twice")).mechanism == known.mechanism
     with refused(None, pv.BudgetError):
         held.answer(21, lambda left: (None, 0 * left, 0 * left))
     held.answer(20, lambda left: (None, 0 * left, 0 * left))

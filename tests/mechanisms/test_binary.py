@@ -31,6 +31,7 @@ def test_tabulated_and_computed_costs_agree(
         pv.BinaryVoting(sigma=0.3),
         pv.BinaryVoting(sigma=7.0, quota=0.1),
         pv.BinaryVoting(sigma=7.0, false_alarm=0.01),
+        pv.BinaryVoting(sigma=40.0, false_alarm=0.01),  # its bar is beyond all voters
         pv.BinaryVoting(sigma=7.0, gate=pv.Gate(threshold=40, sigma=3.0)),
         pv.BinaryVoting(sigma=7.0, gate=pv.Gate(threshold=10, sigma=0.3)),
     ],
