@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import copy
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 from tests.refusals import refused
 
 import privote as pv
+from privote.accounting import ptr
+from privote.accounting import sanitize as rules
 from privote.accounting.renyi import divergence
+from privote.entropy import Entropy
 from privote.guardian import consensus
 from privote.guardian.consensus import Levels
 from privote.release import Later, Sealed
@@ -37,7 +42,10 @@ def levels(mechanism: pv.Mechanism, votes: np.ndarray) -> Levels:
     ],
     ids=str,
 )
-def test_levels_add_up_to_the_bill(mechanism: pv.Mechanism, kind: type) -> None:
+def test_levels_add_up_to_the_bill(
+    mechanism: pv.Mechanism, kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 8 * 9 * 4)  # four blocks
     votes = (np.random.default_rng(0).random((30, 9, 4)) < 0.4).astype(kind)
     if kind is np.int8:
         votes[np.random.default_rng(1).random(votes.shape) < 0.1] = -1
@@ -60,6 +68,34 @@ def test_one_changed_ballot_moves_every_cell_by_one_level() -> None:
         assert here.reach == reach
         for below in range(len(here.histogram) - reach):
             assert there.histogram[: below + 1].sum() <= here.histogram[: below + reach + 1].sum()
+
+
+@pytest.mark.parametrize(("kind", "reach"), [(bool, 1), (np.int8, 2)])
+def test_what_leaves_follows_from_the_levels_and_the_reach(kind: type, reach: int) -> None:
+    """The published number, and how likely the test passes: put together from their parts."""
+    votes = (np.random.default_rng(3).random((40, 30, 3)) < 0.2).astype(kind)
+    found = levels(pv.BinaryVoting(sigma=4.0), votes)
+    shown, terms = consensus.sanitize(found, pv.DEFAULT_ORDERS, DELTA, Entropy(5))
+    order, chance = terms["order"], []
+    table = found.costs(np.array([order]))[0]
+    cost = float(found.histogram @ table)
+    scale = rules.smooth_sensitivity(table, found.histogram, terms["beta"], reach)
+    drawn = float(ndtri(Entropy(5).uniform(1)[0]))
+    upper = rules.sanitized_upper(cost, scale, terms["sigma_s"], drawn, terms["gamma"])
+    assert shown == rules.statement_epsilon(upper, terms["price"], order, DELTA)
+
+    class Watched:
+        def bernoulli(self, success: Any, fail: Any) -> Any:
+            chance.append((fail[0], success[0]))
+            return success > fail
+
+    public: Any = {"order": order, "delta": DELTA, "depth": 3, "pass_probability": 0.99}
+    for slack in (0.9, 1.5, 3.0):  # of the cost of these votes
+        proposal = ptr.Proposal(threshold=slack * cost, reserve=0.2, unsure=0.2, **public)
+        found.passes(proposal, Watched())  # type: ignore[arg-type]
+        far = ptr.distance(table, found.histogram, slack * cost, reach)
+        assert (far >= 0) == (slack > 1)
+        assert chance[-1] == tuple(ptr.pass_log_probs(9, slack * cost, 0.2, order, DELTA)[far + 1])
 
 
 def empty(voters: int, mechanism: pv.BinaryVoting) -> Levels:

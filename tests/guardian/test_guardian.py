@@ -296,6 +296,7 @@ BAD: dict[str, Any] = {
     "too few": ["a"],
     "twice": ["a", "a"],
     "twice as text and number": [1, "1"],
+    "twice but for case and spaces": ["a", "A "],
     "empty": ["a", ""],
     "blank": [" ", "b"],
     "nothing": ["a", None],
