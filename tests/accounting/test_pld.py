@@ -12,6 +12,7 @@ from scipy.optimize import brentq
 import privote as pv
 from privote.accounting import pld
 from privote.accounting.pld import Moves
+from privote.guardian.consensus import by_voter
 
 DELTA = 1e-5
 GATE = pv.Gate(threshold=3.0, sigma=1.0)
@@ -165,6 +166,16 @@ def test_the_enumeration_would_notice_a_forgotten_move():
 
 
 # -- the maximum over voters -----------------------------------------------------------------------
+
+
+# 514 queries are what the curve allows at epsilon 20, and 564 what the losses allow.
+@pytest.mark.parametrize(
+    ("queries", "curve", "loss"), [(514, 19.993, 18.673), (564, 21.34, 19.947), (570, 21.5, 20.099)]
+)
+def test_real_votes(tmc_votes, queries, curve, loss):
+    found = by_voter(pv.BinaryVoting(sigma=7.0), tmc_votes[:queries], 1e-5)
+    assert (found.accountant, found.epsilon) == ("pld", found.pld)
+    assert (found.rdp, found.pld) == pytest.approx((curve, loss), abs=5e-3)
 
 
 @given(st.integers(0, 10**6), st.sampled_from([0.1, 1e-5]), st.sampled_from([2e-3, 0.3]))
