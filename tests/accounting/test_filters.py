@@ -36,10 +36,6 @@ def test_a_shared_budget_counts_at_its_orders_only(
     at = [int(np.searchsorted(ORDERS, order)) for order in pinned]
     one = [pv.epsilon(total[[i]], ORDERS[[i]], 1e-5 / len(at)) for i in at]
     assert kept.epsilon() == pytest.approx(min(one))
-    fit = kept.fitting(0.01 * ORDERS, 10_000)
-    if fit:
-        assert kept.epsilon(fit, 0.01 * ORDERS) <= budget
-    assert fit == 10_000 or kept.epsilon(fit + 1, 0.01 * ORDERS) > budget
 
 
 def test_an_exclusive_budget_takes_multiples_of_its_first_charge() -> None:
@@ -80,7 +76,7 @@ def test_orders_must_hold_the_pinned_one() -> None:
 
 
 @given(
-    cost=st.floats(1e-14, 5.0),
+    cost=st.floats(1e-14, 5.0) | st.just(0.0),
     bend=st.floats(0.0, 2.0),
     budget=st.floats(1e-3, 50.0),
     delta=st.floats(1e-12, 0.1),
@@ -106,12 +102,3 @@ def test_what_fits_is_what_a_search_finds(
         low, high = (middle, high) if fits else (low, middle - 1)
     assert kept.fitting(each, 10**9) == low
     assert kept.fitting(each, 1) == min(low, 1)
-
-
-def test_what_costs_nothing_fits_as_often_as_wanted() -> None:
-    nothing = np.zeros(len(ORDERS))
-    for pinned in (None, (18.0,)):
-        kept = RenyiFilter(1.0, 1e-5, pinned, ORDERS)
-        assert kept.fitting(nothing, 10**12) == 10**12
-        kept.add(0.001 * ORDERS)
-        assert kept.fitting(nothing, 7) == 7

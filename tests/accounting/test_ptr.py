@@ -152,24 +152,6 @@ def test_the_whole_run_is_private_on_every_pair_of_small_elections(small, delta)
     assert 0.3 < largest <= 1
 
 
-def test_the_enumeration_would_notice(small):
-    """With a test that is too eager, or a charge that forgets the test, the promise breaks."""
-    eager = forgetful = 0.0
-    for election in small:
-        order, depth = election.order, len(election.costs) - 1
-        for threshold in thresholds(election):
-            distances = election.distances(threshold)
-            eps = ptr.statement_epsilon(threshold, 0.1, order, 0.01)
-            chances = ptr.pass_log_probs(depth, threshold, 4.0, order, 0.01)
-            joint = election.runs(distances, chances)
-            eager = max(eager, election.delta_at(joint, eps))
-            sure = np.log([[0.99, 0.01]] + [[1e-12, 1.0]] * (depth + 1))
-            joint = election.runs(distances, sure)
-            forgetful = max(forgetful, election.delta_at(joint, eps))
-    assert eager > 0.01
-    assert forgetful > 0.5
-
-
 @given(
     st.floats(1.05, 30),
     st.floats(1e-3, 20),

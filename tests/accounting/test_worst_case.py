@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
 import privote as pv
 from privote.accounting.renyi import divergence, two_sided
-from privote.accounting.worst_case import (
-    _three_way,
-    argmax_supremum,
-    line_supremum,
-    supremum,
-)
+from privote.accounting.worst_case import _three_way, argmax_supremum, line_supremum
 from privote.links import skellam_table
+from privote.mechanisms.cells import costliest_move
 
 ORDERS = np.array([1.05, 1.4, 4.3, 40.0])
-
-
-def searched(mech: pv.TauVoting, voters: int, shift: float) -> np.ndarray:
-    centres, scale = [0.0], math.sqrt(2) * mech.sigma
-    if mech.gate is not None:
-        edge = 2 * mech.gate.threshold - voters
-        centres, scale = [0.0, edge, -edge], min(scale, 2 * mech.gate.sigma)
-    return supremum(
-        lambda m: mech.log_probs(m, voters),
-        shift,
-        -voters,
-        voters,
-        centres=centres,
-        scale=scale,
-        orders=ORDERS,
-    )
 
 
 @pytest.mark.parametrize(
@@ -67,7 +45,7 @@ def test_supremum_misses_nothing(
     for part in np.array_split(at, 8):
         here, there = mech.log_probs(part, voters), mech.log_probs(part + shift, voters)
         true = np.maximum(true, two_sided(here, there, ORDERS).max(axis=0))
-    stated = searched(mech, voters, shift)
+    stated = costliest_move(mech, sigma, voters, shift, ORDERS)
     assert (stated >= true * (1 - 1e-12)).all()
     assert (stated <= true * (1 + 1e-3)).all()
 
@@ -86,18 +64,6 @@ def test_no_three_way_contest_costs_more_than_the_supremum(sigma: float) -> None
         assert cost <= bound
         if order * step < 25:  # beyond, the cap is stated
             assert cost >= 0.9 * bound, "and somebody comes close"
-
-
-def test_with_much_noise_a_vote_costs_two_over_pi_of_the_gaussian_bound() -> None:
-    # A bit near one half: D = 2 order dp^2, dp = phi(0) sqrt(2) / sigma, so 2 order / (pi sigma^2);
-    # the Gaussian bound is order / sigma^2. Worked out by hand from the definition.
-    orders = np.array([1.5, 2.0, 8.0])
-    for sigma in (100.0, 1000.0):
-        cell = pv.BinaryVoting(sigma=sigma).worst_case_rdp(3000, 1, orders)
-        np.testing.assert_allclose(cell * sigma**2 / orders, 2 / math.pi, rtol=2e-3)
-        class_vote = argmax_supremum(sigma, orders)
-        assert (class_vote >= cell * (1 - 1e-6)).all()
-        assert (class_vote <= orders / sigma**2).all()
 
 
 def test_on_a_line_every_place_is_looked_at() -> None:

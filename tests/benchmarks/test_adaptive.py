@@ -7,13 +7,11 @@ from typing import Any
 import adaptive as room
 import numpy as np
 import pytest
-from adaptive import adaptive, effective_ballots
-from hypothesis import given
-from hypothesis import strategies as st
+from adaptive import adaptive
 from tests.contracts.cases import MECHANISMS as EVERY
 
 import privote as pv
-from privote.votes.surprises import effective_votes, left_over
+from privote.votes.surprises import effective_votes
 
 MECHANISMS: list[tuple[pv.Mechanism, int]] = [
     (pv.BinaryVoting(sigma=2.0), 2),
@@ -63,19 +61,3 @@ def test_a_rule_that_lets_voters_overspend_is_caught(monkeypatch: pytest.MonkeyP
     assert report.unlike
     assert report.broken
     assert not report.ok
-
-
-@given(seed=st.integers(0, 2**32 - 1), unit=st.sampled_from(["vote", "ballot"]))
-def test_the_rule_of_allowances_is_the_package_s(seed: int, unit: str) -> None:
-    rng = np.random.default_rng(seed)
-    queries, voters, labels = 5, 4, 3
-    votes = rng.choice([-1, 0, 1], size=(queries, voters, labels), p=[0.3, 0.4, 0.3])
-    votes[rng.random((queries, voters)) < 0.2] = -1
-    baseline = rng.random((queries, labels)) < 0.4
-    left = rng.integers(0, 6, size=voters)
-    real, *spent = effective_votes(votes.astype(np.int8), baseline, left, unit)
-    after = left_over(left, *spent)
-    for query in range(queries):
-        plain, left = effective_ballots(votes[query], baseline[query], left, unit=unit)
-        assert np.array_equal(real[query], plain)
-    assert (left == after).all()

@@ -32,6 +32,7 @@ MECHANISMS: dict[str, pv.Mechanism] = {
     "tau l2 large tau": pv.TauVoting(sigma=2.0, tau=9.0),
     "tau l2 one": pv.TauVoting(sigma=1.0, tau=1.0),
     "tau l2 gate": pv.TauVoting(sigma=2.0, tau=1.2, gate=GATE),
+    "tau l2 sharp gate": pv.TauVoting(sigma=20.0, tau=1.2, gate=pv.Gate(threshold=1.5, sigma=0.3)),
     "tau l1 gate": pv.TauVoting(sigma=2.0, tau=0.8, norm=1, gate=GATE),
     "tau l2 grid": pv.TauVoting(sigma=2.0, tau=1.2, grid=5),
     "tau l1 grid, gate": pv.TauVoting(sigma=2.0, tau=1.7, norm=1, grid=64, gate=GATE),

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 import privote as pv
+from privote.accounting.renyi import check_orders, divergence
 
 Floats = npt.NDArray[np.float64]
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -80,12 +81,9 @@ class RandomBallot(pv.Mechanism):
         for step in (0, 1):
             one, two = (self._probs(c, voters, rows) for c in (left - step, joined + step))
             pairs.append(np.log(np.maximum([one, two, rest], 1e-300)))
-        here, there = (np.moveaxis(pair, 0, -1)[..., None, :] for pair in pairs)
-        by, costs = np.asarray(orders)[:, None], []
-        for p, q in ((here, there), (there, here)):
-            terms = np.logaddexp.reduce(by * p + (1 - by) * q, axis=-1)
-            costs.append(np.maximum(terms / (by[:, 0] - 1), 0))
-        prices = np.stack(costs, axis=2)
+        here, there = (np.moveaxis(pair, 0, -1) for pair in pairs)
+        both = divergence(here, there, orders), divergence(there, here, orders)
+        prices = np.stack(both, axis=2)
         prices[(left == 0) | (left + joined > voters)] = 0  # no such move
         return prices
 
@@ -115,12 +113,8 @@ class RandomBallot(pv.Mechanism):
         """Return the costliest move of one ballot, whatever was cast: (orders,)."""
         if bound != "exact":
             raise pv.InputError("bound", "must be one of exact", bound)
-        if not (np.size(orders) and np.ndim(orders) < 2):
-            raise pv.InputError("orders", "must be numbers", orders)
-        orders = pv.DEFAULT_ORDERS if orders is None else np.asarray(orders, np.float64)
-        if not ((orders > 1) & (orders < np.inf)).all():
-            raise pv.InputError("orders", "must be above 1", orders)
-        return np.asarray(self._prices(voters, 1 << labels, orders).max(axis=(0, 1, 2)))
+        prices = self._prices(voters, 1 << labels, check_orders(orders))
+        return np.asarray(prices.max(axis=(0, 1, 2)))
 
     def unanimous(self, voters: int, labels: int) -> float:
         """Return how often the one label that all want is released as 1."""

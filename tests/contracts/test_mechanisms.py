@@ -91,33 +91,6 @@ def test_the_order_of_voters_never_matters(name: str, seed: int) -> None:
     assert np.array_equal(mech.release(votes, seed=1), mech.release(shuffled, seed=1))
 
 
-@every_mechanism
-@few_examples
-@given(seed=seeds)
-def test_the_names_of_labels_never_matter(name: str, seed: int) -> None:
-    mech, votes = election(name, seed, missing=bool(seed % 2))
-    order = np.random.default_rng(seed).permutation(votes.shape[2])
-    renamed = np.ascontiguousarray(votes[:, :, order])
-    np.testing.assert_allclose(mech.rdp(renamed, ORDERS), mech.rdp(votes, ORDERS), rtol=1e-12)
-    np.testing.assert_allclose(
-        mech.rdp_by_voter(renamed, ORDERS), mech.rdp_by_voter(votes, ORDERS), rtol=1e-9, atol=1e-15
-    )
-
-
-@pytest.mark.parametrize(
-    "name", [n for n in MECHANISMS if n in {"binary", "binary gate", "binary link"}]
-)
-@few_examples
-@given(seed=seeds)
-def test_yes_and_no_are_mirror_images_at_one_half(name: str, seed: int) -> None:
-    mech, votes = election(name, seed)
-    np.testing.assert_allclose(mech.rdp(~votes, ORDERS), mech.rdp(votes, ORDERS), rtol=1e-12)
-    mirrored = mech.outcome_probabilities(~votes)[
-        ..., [1, 0, *range(2, 2 + (mech.gate is not None))]
-    ]
-    np.testing.assert_allclose(mirrored, mech.outcome_probabilities(votes), rtol=1e-12)
-
-
 # -- sums and bounds ------------------------------------------------------------------------------
 
 
@@ -154,44 +127,6 @@ def test_each_bound_covers_the_one_below(name: str, missing: bool, seed: int) ->
     for query in range(queries):
         one = mech.rdp_by_voter(votes[query : query + 1], ORDERS).max(axis=(0, 1))
         assert (one <= rdp[query] * slack).all()
-
-
-@every_mechanism
-@pytest.mark.parametrize(("voters", "labels"), [(1, 1), (1, 4), (2, 3), (7, 2), (50, 20)])
-def test_the_worst_case_is_below_the_gaussian(name: str, voters: int, labels: int) -> None:
-    mech = MECHANISMS[name]
-    worst = mech.worst_case_rdp(voters, labels, ORDERS)
-    assert worst.shape == (len(ORDERS),)
-    assert (worst >= 0).all()
-    assert np.isfinite(worst).all()
-    assert (mech.surprise_rdp(voters, labels, ORDERS) <= worst * (1 + 1e-12)).all()
-    if "gaussian" not in mech.worst_case_bounds or getattr(mech, "link", None) is not None:
-        with pytest.raises(pv.InputError, match=r"gaussian|must be one of exact"):
-            mech.worst_case_rdp(voters, labels, ORDERS, bound="gaussian")
-        return
-    assert (
-        worst <= mech.worst_case_rdp(voters, labels, ORDERS, bound="gaussian") * (1 + 1e-12)
-    ).all()
-
-
-@every_mechanism
-@few_examples
-@given(seed=seeds)
-def test_costs_do_not_fall_as_the_order_grows(name: str, seed: int) -> None:
-    mech, votes = election(name, seed, missing=bool(seed % 2))
-    orders = [1.01, 1.1, 1.5, 2, 3, 5, 10, 32, 100, 500, 1000]
-    for curve in (
-        mech.rdp(votes, orders),
-        mech.rdp_by_voter(votes, orders),
-        mech.worst_case_rdp(6, 3, orders),
-    ):
-        assert (np.diff(curve, axis=-1) >= -1e-9 * curve[..., 1:] - 1e-15).all()
-
-
-@every_mechanism
-def test_a_query_nobody_could_change_is_free_and_others_are_not(name: str) -> None:
-    mech, votes = election(name, 8)
-    assert (mech.rdp(votes, [2.0]) > 0).all()
 
 
 # -- the same votes, however they come ------------------------------------------------------------
@@ -252,12 +187,9 @@ def test_an_unknown_bound_is_refused(name: str, bound: str) -> None:
     for call in (mech.rdp, mech.total_rdp):
         with refused("bound"):
             call(votes, ORDERS, bound=bound)
-
-
-@every_mechanism
-def test_an_unknown_worst_case_bound_is_refused(name: str) -> None:
-    with refused("bound", value="pate2018"):
-        MECHANISMS[name].worst_case_rdp(5, 2, ORDERS, bound="pate2018")
+    if bound not in mech.worst_case_bounds or getattr(mech, "link", None) is not None:
+        with refused():
+            mech.worst_case_rdp(5, 2, ORDERS, bound=bound)
 
 
 @every_mechanism

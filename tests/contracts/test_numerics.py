@@ -47,16 +47,6 @@ def mechanisms(sigma: float, voters: int) -> dict[str, pv.Mechanism]:
 NAMES = list(mechanisms(1.0, 1))
 
 
-def worst_case(mech: pv.Mechanism, voters: int, labels: int) -> Any:
-    worst = mech.worst_case_rdp(voters, labels, ORDERS)
-    assert np.isfinite(worst).all()
-    assert (worst > 0).all() or (mech.name == "plurality" and labels == 1) or voters == 1
-    if getattr(mech, "link", None) is None:
-        gaussian = mech.worst_case_rdp(voters, labels, ORDERS, bound="gaussian")
-        assert (worst <= gaussian * (1 + 1e-12)).all()
-    return worst
-
-
 @pytest.mark.parametrize(("voters", "labels"), SIZES)
 @pytest.mark.parametrize("sigma", SIGMAS)
 @pytest.mark.parametrize("name", NAMES)
@@ -65,7 +55,13 @@ def test_worst_cases_at_the_ends(name: str, sigma: float, voters: int, labels: i
         pytest.skip("takes seconds, and nothing new")
     if voters == 100_000 and name == "binary link":
         pytest.skip("takes seconds, and nothing new")
-    worst_case(mechanisms(sigma, voters)[name], voters, labels)
+    mech = mechanisms(sigma, voters)[name]
+    worst = mech.worst_case_rdp(voters, labels, ORDERS)
+    assert np.isfinite(worst).all()
+    assert (worst > 0).all() or (mech.name == "plurality" and labels == 1) or voters == 1
+    if getattr(mech, "link", None) is None:
+        gaussian = mech.worst_case_rdp(voters, labels, ORDERS, bound="gaussian")
+        assert (worst <= gaussian * (1 + 1e-12)).all()
 
 
 def votes_for(mech: pv.Mechanism, voters: int, labels: int) -> Any:
@@ -147,16 +143,6 @@ def test_divergence_counts_what_is_impossible() -> None:
     assert (divergence(sure, sure, orders) == 0).all()
     three = np.array([math.log(0.5), math.log(0.5), -np.inf])
     assert (divergence(three, three, orders) == 0).all()
-
-
-def test_divergence_keeps_the_digits_of_tiny_costs() -> None:
-    # D_a(P || Q) -> a/2 chi^2 as Q -> P: with p = 1/2 and q = 1/2 + h, chi^2 = 4 h^2.
-    h = 1e-9
-    p, q = (
-        np.log([0.5, 0.5]),
-        np.array([math.log(0.5) + math.log1p(2 * h), math.log(0.5) + math.log1p(-2 * h)]),
-    )
-    np.testing.assert_allclose(divergence(p, q, np.array([2.0, 10.0])), [4e-18, 2e-17], rtol=1e-6)
 
 
 def reference_cell(margin: int, voters: int, sigma: float, gate: pv.Gate | None) -> list[Any]:
@@ -256,8 +242,8 @@ def reference_win(counts: list[int], others: int, own: int, sigma: float) -> flo
         (3, 0.5, [3, 3, 1]),
         (20, 2.0, [30, 12, 5]),
         (20, 7.0, [9, 8]),
-        (1000, 2.0, [80, 15]),
         (1000, 7.0, [270, 10]),
+        (3000, 2.0, [140, 15]),  # more classes than there are floats
     ],
 )
 def test_powerset_win_probabilities_against_mpmath(

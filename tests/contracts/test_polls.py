@@ -76,7 +76,7 @@ def worst_delta(mechanism: PollMechanism, size: PollSize, epsilon: float) -> flo
     return worst
 
 
-@pytest.mark.parametrize(("voters", "options", "most"), SIZES)
+@pytest.mark.parametrize(("voters", "options", "most"), [*SIZES, (3, 4, 2)])  # two rounds
 @pytest.mark.parametrize("epsilon", [0.3, 2.0])
 @pytest.mark.parametrize(
     ("name", "outcome"),

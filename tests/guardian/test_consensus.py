@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import copy
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 from tests.refusals import refused
 
 import privote as pv
+from privote.accounting import ptr
+from privote.accounting import sanitize as rules
 from privote.accounting.renyi import divergence
+from privote.entropy import Entropy
 from privote.guardian import consensus
-from privote.guardian import consensus as voters
 from privote.guardian.consensus import Levels
 from privote.release import Later, Sealed
 
@@ -38,7 +42,10 @@ def levels(mechanism: pv.Mechanism, votes: np.ndarray) -> Levels:
     ],
     ids=str,
 )
-def test_levels_add_up_to_the_bill(mechanism: pv.Mechanism, kind: type) -> None:
+def test_levels_add_up_to_the_bill(
+    mechanism: pv.Mechanism, kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 8 * 9 * 4)  # four blocks
     votes = (np.random.default_rng(0).random((30, 9, 4)) < 0.4).astype(kind)
     if kind is np.int8:
         votes[np.random.default_rng(1).random(votes.shape) < 0.1] = -1
@@ -63,6 +70,34 @@ def test_one_changed_ballot_moves_every_cell_by_one_level() -> None:
             assert there.histogram[: below + 1].sum() <= here.histogram[: below + reach + 1].sum()
 
 
+@pytest.mark.parametrize(("kind", "reach"), [(bool, 1), (np.int8, 2)])
+def test_what_leaves_follows_from_the_levels_and_the_reach(kind: type, reach: int) -> None:
+    """The published number, and how likely the test passes: put together from their parts."""
+    votes = (np.random.default_rng(3).random((40, 30, 3)) < 0.2).astype(kind)
+    found = levels(pv.BinaryVoting(sigma=4.0), votes)
+    shown, terms = consensus.sanitize(found, pv.DEFAULT_ORDERS, DELTA, Entropy(5))
+    order, chance = terms["order"], []
+    table = found.costs(np.array([order]))[0]
+    cost = float(found.histogram @ table)
+    scale = rules.smooth_sensitivity(table, found.histogram, terms["beta"], reach)
+    drawn = float(ndtri(Entropy(5).uniform(1)[0]))
+    upper = rules.sanitized_upper(cost, scale, terms["sigma_s"], drawn, terms["gamma"])
+    assert shown == rules.statement_epsilon(upper, terms["price"], order, DELTA)
+
+    class Watched:
+        def bernoulli(self, success: Any, fail: Any) -> Any:
+            chance.append((fail[0], success[0]))
+            return success > fail
+
+    public: Any = {"order": order, "delta": DELTA, "depth": 3, "pass_probability": 0.99}
+    for slack in (0.9, 1.5, 3.0):  # of the cost of these votes
+        proposal = ptr.Proposal(threshold=slack * cost, reserve=0.2, unsure=0.2, **public)
+        found.passes(proposal, Watched())  # type: ignore[arg-type]
+        far = ptr.distance(table, found.histogram, slack * cost, reach)
+        assert (far >= 0) == (slack > 1)
+        assert chance[-1] == tuple(ptr.pass_log_probs(9, slack * cost, 0.2, order, DELTA)[far + 1])
+
+
 def empty(voters: int, mechanism: pv.BinaryVoting) -> Levels:
     found = Levels.of(mechanism, pv.Ballots.of(np.zeros((1, voters, 1), bool)))
     assert found is not None
@@ -75,17 +110,6 @@ def test_costs_in_pieces_are_the_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consensus, "_CHUNK", 7 * len(pv.DEFAULT_ORDERS))
     np.testing.assert_array_equal(levels.costs(pv.DEFAULT_ORDERS), whole)
     assert whole.shape == (len(pv.DEFAULT_ORDERS), 41)
-
-
-def test_fewer_orders_for_long_tables_only() -> None:
-    few = empty(12_000, pv.BinaryVoting(sigma=3.0)).few(pv.DEFAULT_ORDERS)
-    assert few is pv.DEFAULT_ORDERS or np.array_equal(few, pv.DEFAULT_ORDERS)
-    few = empty(100_000, pv.BinaryVoting(sigma=3.0)).few(pv.DEFAULT_ORDERS)
-    assert 8 <= len(few) <= 16
-    assert set(few) <= set(pv.DEFAULT_ORDERS)
-    # Large epsilons are settled at low orders, small ones at high ones: both ends are there.
-    assert few[0] < 1.5
-    assert few[-1] > 500
 
 
 # -- bills of voters -------------------------------------------------------------------------------
@@ -113,44 +137,16 @@ def votes() -> np.ndarray:
 
 @pytest.mark.parametrize("mechanism", BINARY, ids=str)
 def test_moves_of_complete_votes_are_the_exact_curve(
-    mechanism: pv.BinaryVoting, votes: np.ndarray
+    mechanism: pv.BinaryVoting, votes: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each voter flips everything: the same list of cells, priced by the other accountant."""
-    found = voters.voter_moves(mechanism, votes)
+    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 8 * 20 * 4)  # four blocks
+    found = consensus.voter_moves(mechanism, votes)
     assert found is not None
     moves, times = found
     assert (times.sum(axis=1) == 30 * 4).all()
     curves = [times @ divergence(*way, pv.DEFAULT_ORDERS) for way in (moves, moves.reversed())]
     np.testing.assert_allclose(np.stack(curves, axis=1), mechanism.rdp_by_voter(votes), rtol=1e-9)
-
-
-@pytest.mark.parametrize("mechanism", BINARY, ids=str)
-def test_moves_add_up_over_blocks(mechanism: pv.BinaryVoting, votes: np.ndarray) -> None:
-    holes = np.where(np.random.default_rng(1).random(votes.shape) < 0.1, -1, votes)
-    for cube in (votes, holes.astype(np.int8)):
-        ballots = pv.Ballots.of(cube)
-        levels = voters.VoterLevels.of(mechanism, ballots)
-        assert levels is not None
-        for part in (cube[:7], cube[7:]):
-            for block in pv.Ballots.of(part).blocks():
-                levels.add(block)
-        whole = voters.voter_moves(mechanism, cube)
-        assert whole is not None
-        for one, two in zip(levels.moves()[0], whole[0], strict=True):
-            np.testing.assert_array_equal(one, two)
-        np.testing.assert_array_equal(levels.moves()[1], whole[1])
-
-
-def test_a_missing_vote_makes_both_moves() -> None:
-    votes = np.array([[[1], [-1], [0], [0]]], np.int8)  # one for, two against: margin -1
-    mechanism = pv.BinaryVoting(sigma=2.0)
-    found = voters.voter_moves(mechanism, votes)
-    assert found is not None
-    moves, times = found
-    at = mechanism.log_probs(np.array([-1, 1, -3, 0, -2]), 4)
-    assert np.array_equal(moves.log_p, np.stack([at[0]] * 4))
-    assert np.array_equal(moves.log_q, at[1:])
-    assert times.tolist() == [[0, 1, 0, 0], [0, 0, 1, 1], [1, 0, 0, 0], [1, 0, 0, 0]]
 
 
 @pytest.mark.parametrize("mechanism", BINARY, ids=str)
@@ -192,8 +188,8 @@ def test_too_many_voters_have_the_curve_only() -> None:
     query, voter = np.repeat(np.arange(4), 3), np.arange(12)
     ballots = pv.SparseBallots(query, voter, np.ones((12, 2), bool), queries=4, voters=50_000)
     mechanism = pv.BinaryVoting(sigma=4.0, false_alarm=0.01)
-    assert voters.voter_moves(mechanism, ballots) is None
-    found = voters.VoterLevels.of(mechanism, pv.Ballots.of(np.zeros((1, 2800, 1), bool)))
+    assert consensus.voter_moves(mechanism, ballots) is None
+    found = consensus.VoterLevels.of(mechanism, pv.Ballots.of(np.zeros((1, 2800, 1), bool)))
     assert found is not None
     with refused(None, pv.UnavailableError):
         pv.bills(mechanism, ballots, DELTA, accountant="pld")

@@ -6,34 +6,9 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy.special import ndtr
 from scipy.stats import chisquare
 
 import privote as pv
-
-ORDERS = np.array([1.5, 2.0, 32.0])
-
-
-def test_nobody_votes() -> None:
-    silent = np.full((3, 4, 3), -1, np.int8)
-    entry = pv.PowersetVoting(sigma=1.0).outcome_probabilities(silent)[0]
-    assert entry == {"unvoted": pytest.approx(1.0)}
-    np.testing.assert_allclose(
-        pv.PluralityVoting(sigma=1.0).outcome_probabilities(silent), np.full((3, 3), 1 / 3)
-    )
-    for mech in (pv.PowersetVoting(sigma=1.0), pv.PluralityVoting(sigma=1.0)):
-        assert (mech.rdp(silent, ORDERS) > 0).all()
-        bills = mech.rdp_by_voter(silent, ORDERS)
-        np.testing.assert_allclose(bills.max(axis=(0, 1)), mech.rdp(silent, ORDERS).sum(axis=0))
-
-
-def test_one_label_is_no_choice_for_plurality() -> None:
-    votes = np.ones((1, 3, 1), bool)
-    assert (pv.PluralityVoting(sigma=1.0).rdp(votes, ORDERS) == 0).all()
-    assert pv.PluralityVoting(sigma=1.0).release(votes).tolist() == [[1]]
-    # The gate still tells how many spoke.
-    gated = pv.PluralityVoting(sigma=1.0, gate=pv.Gate(threshold=2, sigma=1.0))
-    assert (gated.rdp(votes, ORDERS) > 0).all()
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5])
@@ -65,24 +40,3 @@ def test_refusals_name_the_rule_and_seal_the_place() -> None:
         for text in (str(told.value), repr(told.value)):
             assert "7" not in text
             assert "8" not in text
-
-
-def test_of_two_labels_plurality_is_one_yes_or_no() -> None:
-    mech = pv.PluralityVoting(sigma=2.0)
-    for yes in range(8):
-        ballots = np.eye(2, dtype=bool)[np.repeat([0, 1], [yes, 7 - yes])][None]
-        wins = mech.outcome_probabilities(ballots)[0]
-        # Both counts with their own noise: Pr = Phi((2c - n) / (sqrt(2) sigma)).
-        assert wins[0] == pytest.approx(ndtr((2 * yes - 7) / (2**0.5 * 2.0)), rel=1e-9)
-        assert wins.sum() == pytest.approx(1, abs=1e-12)
-
-
-def test_many_labels_are_no_harder_than_few() -> None:
-    votes = np.zeros((1, 20, 3000), bool)
-    votes[0, :15, 7] = True
-    mech = pv.PowersetVoting(sigma=0.3)
-    assert mech.rdp(votes, ORDERS).shape == (1, 3)
-    entry = mech.outcome_probabilities(votes)[0]
-    assert set(entry) == {(), (7,), "unvoted"}
-    # sqrt(2 ln 2^3000) sigma = 19.3: the best of all unvoted sets beats fifteen votes.
-    assert entry["unvoted"] > 0.99

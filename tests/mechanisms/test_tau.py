@@ -1,4 +1,4 @@
-"""Tau: clipping, the ends of the range, and the costliest pair of ballots."""
+"""Tau: whole weights, and the costliest pair of ballots."""
 
 from __future__ import annotations
 
@@ -13,28 +13,6 @@ import privote as pv
 from privote.accounting.renyi import two_sided
 
 ORDERS = np.array([1.5, 5.0, 32.0])
-
-
-def test_weights_by_hand() -> None:
-    l2 = pv.TauVoting(sigma=1.0, tau=1.8).weights(5)
-    np.testing.assert_allclose(l2, [0, 1, 1, 1, 0.9, 1.8 / 5**0.5])
-    l1 = pv.TauVoting(sigma=1.0, tau=1.8, norm=1).weights(5)
-    np.testing.assert_allclose(l1, [0, 1, 0.9, 0.6, 0.45, 0.36])
-
-
-def test_no_clipping_is_binary() -> None:
-    rng = np.random.default_rng(0)
-    votes = rng.random((5, 7, 3)) < 0.5
-    for gate in (None, pv.Gate(threshold=5, sigma=1.0)):
-        tau = pv.TauVoting(sigma=2.0, tau=9.0, gate=gate)
-        binary = pv.BinaryVoting(sigma=2.0, gate=gate)
-        np.testing.assert_allclose(
-            tau.rdp_by_voter(votes, ORDERS), binary.rdp_by_voter(votes, ORDERS), rtol=1e-9
-        )
-        np.testing.assert_allclose(
-            tau.outcome_probabilities(votes), binary.outcome_probabilities(votes), rtol=1e-12
-        )
-        assert np.array_equal(tau.release(votes, seed=3), binary.release(votes, seed=3))
 
 
 @pytest.mark.parametrize("norm", [1, 2])
