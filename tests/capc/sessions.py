@@ -64,7 +64,7 @@ def both_sides(
 ) -> dict[str, Any]:
     """Return what each side got: outputs, None, or the error it raised.
 
-    ``others`` are the peer's programs if they differ. Whoever fails closes its end.
+    ``others`` are the peer's programs if they differ. Whoever fails breaks it off.
     """
     results: dict[str, Any] = {}
 
@@ -73,7 +73,7 @@ def both_sides(
             results[side] = engine.run(mine, side, inputs, end, deadline=deadline)
         except Exception as error:
             results[side] = error
-        end.close()
+            end.fail(str(error))
 
     with tunnels(wires=wires) as ends:
         sides = [
