@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import privote as pv
 from privote.capc.coalition import Letter, Seat, Simulation
 from privote.capc.engine import SecureEngine
 from privote.capc.journal import GuardianJournal, QuerierJournal
+from privote.capc.messages import Message, decode
 from privote.capc.models import SiteModel
 from privote.capc.programs import QUERIER
 from privote.capc.roles import CLEAR, Action, Complain, Compute, Event, Lost, Tick
@@ -167,6 +169,21 @@ def identity(queries: int, features: int) -> IntArray:
 def simulation(terms: Terms, ballots: npt.NDArray[Any], **more: Any) -> Observed:
     """Return a simulation of these ballots."""
     return Observed(terms, models_for(terms, ballots), **({"seed": 1} | more))
+
+
+def altered(
+    kind: type[Message], sender: str, change: Callable[[Any], bytes | None]
+) -> Callable[[Letter], list[Letter]]:
+    """Return a post in which messages of a kind from one site are other bytes; None: lost."""
+
+    def post(letter: Letter) -> list[Letter]:
+        message = decode(letter.data)
+        if not isinstance(message, kind) or letter.sender[0] != sender:
+            return [letter]
+        data = change(message)
+        return [] if data is None else [replace(letter, data=data)]
+
+    return post
 
 
 def votes_of(

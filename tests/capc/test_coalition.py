@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from tests.capc.coalitions import Observed, identity, models_for, simulation, terms_of
+from tests.capc.coalitions import Observed, altered, identity, models_for, simulation, terms_of
 
 import privote as pv
-from privote.capc.coalition import Letter
-from privote.capc.messages import ANSWERING, GUARDIAN, Masks, decode
+from privote.capc.messages import ANSWERING, GUARDIAN, Confirm, Hello, Masks, Message, Willing
 from privote.capc.programs import AllowanceProgram
 from privote.capc.roles import Compute, Computed, Received
 from privote.capc.terms import Terms
@@ -215,36 +214,16 @@ def test_an_answering_party_sees_the_same_whatever_it_votes_and_is_asked() -> No
 # -- faults ---------------------------------------------------------------------------------------
 
 
-def tampered(kind: str, change: Any) -> Any:
-    def post(letter: Letter) -> list[Letter]:
-        if decode(letter.data).kind != kind:
-            return [letter]
-        new: list[Letter] = change(letter)
-        return new
-
-    return post
-
-
-def from_p2(change: Any) -> Any:
-    return lambda letter: change(letter) if letter.sender == ("p2", ANSWERING) else [letter]
-
-
-GARBAGE = b"\x00\x00\x00\x04null"
-
-
-@pytest.mark.parametrize("kind", ["hello", "willing", "masks", "confirm"])
-@pytest.mark.parametrize("fault", ["drop", "garble"])
-def test_a_party_that_fails_is_left_out(kind: str, fault: str) -> None:
-    terms = terms_of(features=8)
-    change = from_p2(
-        lambda letter: [] if fault == "drop" else [Letter(letter.sender, letter.to, GARBAGE)]
-    )
-    run = simulation(terms, np.ones((8, 3, 2)), post=tampered(kind, change))
+@pytest.mark.parametrize("kind", [Hello, Willing, Masks, Confirm])
+@pytest.mark.parametrize("data", [None, b"\x00\x00\x00\x04null"], ids=["lost", "garbled"])
+def test_a_party_that_fails_is_left_out(kind: type[Message], data: bytes | None) -> None:
+    post = altered(kind, "p2", lambda _: data)
+    run = simulation(terms_of(features=8), np.ones((8, 3, 2)), post=post)
     answers = run.ask("q0", identity(8, 8))
     assert answers.parties == ("p0", "p1")
     assert set(answers.left_out) == {"p2"}
     assert answers.voters == 3
-    assert any(run.complaints.values()) or kind == "masks"  # nobody waits to hear of those
+    assert any(run.complaints.values()) or kind is Masks  # nobody waits to hear of those
 
 
 def test_sites_that_ask_and_answer_never_answer_themselves() -> None:

@@ -14,11 +14,12 @@ import privote as pv
 from privote.capc.terms import Terms
 from privote.mechanisms import mechanism_of
 
+LINK = pv.BinaryVoting(link=pv.OptimalLink(cost=0.1, order=4.0))
 MECHANISMS = [
     pv.BinaryVoting(sigma=7.0),
     pv.BinaryVoting(sigma=7.0, quota=0.3),
     pv.BinaryVoting(sigma=7.0, false_alarm=0.05),
-    pv.BinaryVoting(link=pv.OptimalLink(cost=0.1, order=4.0)),
+    LINK,
     pv.BinaryVoting(sigma=7.0, gate=pv.Gate(threshold=5, sigma=3)),
     pv.TauVoting(sigma=7.0, tau=1.8, grid=1024),
     pv.TauVoting(sigma=7.0, tau=1.8, norm=1, grid=99, gate=pv.Gate(threshold=5, sigma=3)),
@@ -84,6 +85,10 @@ BAD: dict[str, tuple[dict[str, Any], str | None]] = {
     "labels by party": ({"parties": {"p0": "all", "p1": "all"}}, "parties"),
     "nobody asks": ({"queriers": ()}, "queriers"),
     "timeout": ({"timeout": float("inf")}, "timeout"),
+    "noise": ({"noise": "both"}, "noise"),
+    "no shares": ({"noise": "sites", "mechanism": pv.TauVoting(sigma=2, tau=1, grid=9)}, None),
+    "no shares of a link": ({"noise": "sites", "mechanism": LINK}, None),
+    "noise too large": ({"noise": "sites", "mechanism": pv.BinaryVoting(sigma=1e5)}, None),
 }
 
 
