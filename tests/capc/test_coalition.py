@@ -22,6 +22,7 @@ MECHANISMS: dict[str, pv.Mechanism] = {
     "binary quota": pv.BinaryVoting(sigma=2.0, quota=0.3),
     "binary link": pv.BinaryVoting(link=pv.OptimalLink(cost=0.3, order=3.0)),
     "tau": pv.TauVoting(sigma=2.0, tau=1.3, grid=32),
+    "tau light": pv.TauVoting(sigma=0.2, tau=0.1, grid=19),  # a ballot may count 1 in all
     "tau l1 gate": pv.TauVoting(sigma=2.0, tau=1.3, norm=1, grid=10, gate=GATE),
 }
 EPSILON = {"binary link": 6.0}  # so that allowances run out within a few batches

@@ -19,21 +19,16 @@ pytest.importorskip("cryptography")
 
 from tests.capc.sites import Running, Scripted, caller_of, trusting, until
 
-from privote.capc.engine import SecureEngine
 from privote.capc.messages import Answer, Closed, Done, encode
 from privote.capc.programs import BallotProgram
 from privote.capc.roles import (
     Broken,
     Compute,
-    Computed,
-    Fail,
-    Finish,
     Lost,
     Received,
     Send,
 )
 from privote.capc.streams import ROLE_KEY, TALK, TUNNEL, Outbox, limits
-from privote.errors import PeerError
 
 BATCH = "0" * 32
 SESSION = f"{BATCH}:beta"
@@ -63,65 +58,6 @@ def compute(
     side: str, peer: str, inputs: Any, program: BallotProgram, seconds: float = 60.0
 ) -> Compute:
     return Compute(SESSION, peer, side, [program], [inputs], seconds)
-
-
-def server_side(inputs: Any, program: BallotProgram) -> Scripted:
-    def on(event: Any) -> list[Any]:
-        if isinstance(event, Received):
-            return [
-                compute("peer", event.sender, inputs, program),
-                Send(event.sender, "querying", Closed(BATCH)),
-            ]
-        return []
-
-    return Scripted("answering", on)
-
-
-def client_side(inputs: Any, program: BallotProgram) -> Scripted:
-    def on(event: Any) -> list[Any]:
-        if isinstance(event, Received):
-            return [compute("querier", "beta", inputs, program)]
-        if isinstance(event, Computed):
-            return [Finish(event.outputs)]
-        if isinstance(event, Broken):
-            return [Fail(PeerError(event.why))]
-        return [Fail(PeerError("lost"))] if isinstance(event, Lost) else []
-
-    return Scripted("querying", on, [Send("beta", "answering", Answer(BATCH, 6))])
-
-
-@pytest.mark.parametrize("engine", ["clear", "spu"])
-def test_messages_and_a_session(tmp_path: Path, engine: str) -> None:
-    if engine == "spu":
-        pytest.importorskip("spu")
-    computes = SecureEngine() if engine == "spu" else None
-    sites = trusting(tmp_path, ["alpha", "beta"])
-    program, asked, held = ballots()
-    beta = Running(
-        server_side(held, program),
-        *sites["beta"],
-        engine=computes,
-        listen="127.0.0.1:0",
-        callers=frozenset(["alpha"]),
-    )
-    with running(beta):
-        alpha = Running(
-            client_side(asked, program),
-            *sites["alpha"],
-            engine=computes,
-            addresses={"beta": beta.address},
-        )
-        alpha.join(120)
-        ballot = (asked["x"] @ held["weights"] + held["bias"] >= 0).astype(np.int64)
-        np.testing.assert_array_equal(alpha.result[0]["share"] + held["mask"], ballot)
-        until(lambda: beta.role.saw(Computed))
-        assert beta.role.saw(Computed)[0].outputs is None
-        assert alpha.driver.sessions.bytes > 0
-        until(lambda: beta.role.saw(Lost))  # alpha is done and has left
-    assert beta.role.saw(Received) == [Received("alpha", Answer(BATCH, 6))]
-    text = "\n".join(alpha.log + beta.log)
-    assert "answer" in text
-    assert str(held["mask"].reshape(-1)[0]) not in text
 
 
 def open_beta(
