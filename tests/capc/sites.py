@@ -107,14 +107,11 @@ class InThread:
 
 
 class Running(InThread):
-    """A role with these settings; what it computes is in clear unless told."""
+    """A role with these settings, which computes in clear."""
 
-    def __init__(
-        self, role: Any, own: Own, trust: Trust, *, engine: Any = None, **settings: Any
-    ) -> None:
+    def __init__(self, role: Any, own: Own, trust: Trust, **settings: Any) -> None:
         made = Settings(own=own, trust=trust, **{"addresses": {}, **settings})
-        computes = engine or ClearEngine()
-        super().__init__(lambda log: Driver(role, engine=computes, settings=made, log=log))
+        super().__init__(lambda log: Driver(role, engine=ClearEngine(), settings=made, log=log))
 
 
 def caller_of(
