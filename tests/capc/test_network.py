@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,10 @@ import pytest
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 
-from tests.capc.coalitions import random_models
+from tests.capc.coalitions import random_models, terms_of
 from tests.capc.sessions import ClearEngine
 from tests.capc.sites import InThread
 
-from privote import BinaryVoting
 from privote.capc import site as service
 from privote.capc.certs import pin
 from privote.capc.coalition import Simulation, lay_out
@@ -37,22 +37,16 @@ ROWS = np.random.default_rng(6).uniform(-1, 1, (7, 4))
 
 def small_terms(**changes: Any) -> Terms:
     given: dict[str, Any] = {
-        "name": "test",
-        "labels": ("a", "b", "c"),
-        "features": 4,
         "bound": 1.0,
         "bits": 12,
-        "mechanism": BinaryVoting(sigma=2.0),
-        "guarantee": "worst-case",
         "epsilon": 100.0,
-        "delta": 1e-5,
         "guardian": "guardian",
         "parties": ("north", "south", "west"),
         "queriers": ("east", "north"),
         "most_queries": 50,
         "timeout": 20.0,
     }
-    return Terms(**{**given, **changes})
+    return replace(terms_of(labels=3), **{**given, **changes})
 
 
 class Town:
