@@ -84,8 +84,6 @@ def test_what_is_wrong_is_named(
         ("delta = 1e-5", "delta = 2.0", "delta"),
         ("minimum = 2", "minimun = 2", "'minimun'"),
         ("epsilon = 8.0\n", "", "epsilon"),
-        ("sigma = 4.0", "sigma = -4.0", "sigma"),
-        ('"west"]', '"West"]', "a site's name"),
     ],
 )
 def test_terms_are_checked_with_the_files_name(
