@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tests.capc.sessions import ClearEngine
 
@@ -96,6 +96,12 @@ class InThread:
         assert not self._thread.is_alive(), self.log
         if self.error is not None:
             raise self.error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def stop(self) -> None:
         self.driver.stop()

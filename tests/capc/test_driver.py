@@ -5,8 +5,7 @@ from __future__ import annotations
 import resource
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,14 +31,6 @@ from privote.capc.streams import ROLE_KEY, TALK, TUNNEL, Outbox, limits
 
 BATCH = "0" * 32
 SESSION = f"{BATCH}:beta"
-
-
-@contextmanager
-def running(*sites: Running) -> Iterator[None]:
-    with ExitStack() as stack:
-        for site in sites:
-            stack.callback(site.stop)
-        yield
 
 
 def ballots(rows: int = 6) -> tuple[BallotProgram, dict[str, Any], dict[str, Any]]:
@@ -111,7 +102,7 @@ def test_whoever_is_not_whom_the_other_pinned_is_not_talked_to(tmp_path: Path, w
         to, said = "mallory", "its certificate is not the pinned one"
     else:
         name, said = "mallory", "messages refused: mallory has no part with beta in this coalition"
-    with running(beta), running(site := calling(sites, name, beta, to)):
+    with beta, calling(sites, name, beta, to) as site:
         until(lambda: site.role.saw(Lost))
         assert site.logged(said)
         assert wrong != "no part" or beta.logged(said)
@@ -131,10 +122,10 @@ def test_a_session_nobody_expects_is_refused(
     monkeypatch.setattr("privote.capc.driver._EARLY", 0.2)
     sites, beta = open_beta(tmp_path)
     program, asked, held = ballots()
-    with running(beta):
+    with beta:
         beta.driver.sessions.expect(compute("peer", "mallory", held, program))
         role = Scripted("querying", start=[compute("querier", "beta", asked, program)])
-        with running(alpha := Running(role, *sites["alpha"], addresses={"beta": beta.address})):
+        with Running(role, *sites["alpha"], addresses={"beta": beta.address}) as alpha:
             until(lambda: role.saw(Broken))
             # It is mallory's session: alpha cannot take it.
             assert "no such session is expected from alpha" in role.saw(Broken)[0].why
@@ -147,12 +138,12 @@ def test_a_session_without_its_peer_is_broken_once(tmp_path: Path, end: str) -> 
     sites, beta = open_beta(tmp_path)
     program, asked, held = ballots()
     seconds = 0.5 if end == "never comes" else 60.0
-    with running(beta):
+    with beta:
         beta.driver.sessions.expect(compute("peer", "alpha", held, program, seconds))
         if end == "other programs":
             work = compute("querier", "beta", {"x": asked["x"][:3]}, replace(program, rows=3))
             role = Scripted("querying", start=[work])
-            with running(Running(role, *sites["alpha"], addresses={"beta": beta.address})):
+            with Running(role, *sites["alpha"], addresses={"beta": beta.address}):
                 until(lambda: role.saw(Broken))
                 until(lambda: beta.role.saw(Broken))
         elif end != "never comes":
@@ -172,13 +163,13 @@ def test_a_role_that_fails_at_a_message_goes_on_serving(tmp_path: Path) -> None:
         return []
 
     sites, beta = open_beta(tmp_path, role=Scripted("answering", on))
-    with running(beta):
+    with beta:
         with Talking(sites, beta) as alpha:
             alpha.line.send(encode(Done(BATCH, 1)))
             until(lambda: alpha.lost)
         assert beta.logged("failed at received: KeyError")
         assert not beta.logged("what nobody should see")
-        with running(calling(sites, "alpha", beta)):
+        with calling(sites, "alpha", beta):
             until(lambda: Received("alpha", Answer(BATCH, 6)) in beta.role.events)
 
 
@@ -187,7 +178,7 @@ def test_a_peer_has_one_message_waiting(tmp_path: Path) -> None:
     go = threading.Event()
     role = Scripted("answering", lambda event: [][: go.wait(30)])
     sites, beta = open_beta(tmp_path, role=role)
-    with running(beta), ExitStack() as stack:
+    with beta, ExitStack() as stack:
         for _ in range(3):  # each takes the place of the one before
             alpha = stack.enter_context(Talking(sites, beta))
             for version in range(100):
@@ -210,7 +201,7 @@ def test_a_packed_message_is_not_unpacked(tmp_path: Path) -> None:
     import grpc
 
     sites, beta = open_beta(tmp_path)
-    with running(beta):
+    with beta:
         options = (("grpc.compression_enabled_algorithms_bitset", 7),)
         own, trust = sites["alpha"]
         key, certificate = own.read()
@@ -233,8 +224,8 @@ def test_a_packed_message_is_not_unpacked(tmp_path: Path) -> None:
 def test_a_site_may_answer_and_query_with_one_certificate(tmp_path: Path) -> None:
     sites, beta = open_beta(tmp_path)
     as_other = Scripted("answering", start=[Send("beta", "guardian", Done(BATCH, 1))])
-    with running(beta), running(querying := calling(sites, "alpha", beta)):
-        with running(Running(as_other, *sites["alpha"], addresses={"beta": beta.address})):
+    with beta, calling(sites, "alpha", beta) as querying:
+        with Running(as_other, *sites["alpha"], addresses={"beta": beta.address}):
             until(lambda: len(beta.role.saw(Received)) == 2)
             beta.driver._act([Send("alpha", "answering", Closed(BATCH))])
             until(lambda: as_other.saw(Received))
@@ -242,7 +233,7 @@ def test_a_site_may_answer_and_query_with_one_certificate(tmp_path: Path) -> Non
         assert beta.role.saw(Lost) == [Lost("alpha", "answering")]
         assert not querying.role.saw(Received)
         # Whoever comes back in the same role is not lost.
-        with running(calling(sites, "alpha", beta)):
+        with calling(sites, "alpha", beta):
             until(lambda: len(beta.role.saw(Received)) == 3)
             assert beta.logged("it connected anew")
             assert len(beta.role.saw(Lost)) == 1
@@ -251,7 +242,7 @@ def test_a_site_may_answer_and_query_with_one_certificate(tmp_path: Path) -> Non
 def test_too_many_streams_are_refused(tmp_path: Path) -> None:
     sites, beta = open_beta(tmp_path, callers=("alpha",))
     most = 2 * 2 + 4
-    with running(beta), ExitStack() as stack:
+    with beta, ExitStack() as stack:
         caller = caller_of("beta", beta.address, *sites["alpha"])
         for number in range(most):
             stack.callback(caller._call("beta", TUNNEL, Outbox(9), f"{number}").end)
