@@ -14,7 +14,7 @@ from tests.capc.coalitions import altered, identity, simulation, terms_of, votes
 import privote as pv
 from privote.accounting.renyi import divergence
 from privote.capc.charges import Charges, Prices
-from privote.capc.messages import ANSWERING, Masks, Willing, decode, encode
+from privote.capc.messages import ANSWERING, Decide, Masks, Willing, decode, encode
 from privote.capc.noise import SharedNoise
 from privote.capc.statements import facts_of, statement
 from privote.capc.terms import Terms
@@ -53,8 +53,20 @@ def expected(terms: Terms, votes: npt.NDArray[np.int8]) -> npt.NDArray[np.float6
 # -- what is released ------------------------------------------------------------------------------
 
 
+def without_p4(decide: Decide) -> bytes:
+    return encode(Decide(decide.batch, decide.parties[:4], decide.version))
+
+
+FAULTS: dict[str, tuple[int, Any]] = {  # how many are left, and what is done to letters
+    "none": (5, None),
+    "two are dead": (3, None),
+    "masks are lost": (4, altered(Masks, "p4", lambda _: None)),
+    "share is lost": (4, altered(Decide, "q0", without_p4)),
+}
+
+
 @pytest.mark.parametrize("guarantee", ["worst-case", "allowance"])
-@pytest.mark.parametrize("fault", ["none", "two are dead", "masks are lost"])
+@pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_many_runs_follow_the_pmf_of_the_shares(name: str, fault: str, guarantee: str) -> None:
     """Neither the votes of a site nor a half of its noise may enter without the other half."""
@@ -69,12 +81,12 @@ def test_many_runs_follow_the_pmf_of_the_shares(name: str, fault: str, guarantee
         epsilon=1e6,
         most_queries=queries,
     )
-    lost = altered(Masks, "p4" if fault == "masks are lost" else "", lambda _: None)
-    run = simulation(terms, ballots, seed=13, post=lost)
+    present, post = FAULTS[fault]
+    run = simulation(terms, ballots, seed=13, post=post)
     for party in ("p3", "p4") if fault == "two are dead" else ():
         run.kill((party, ANSWERING))
     answers = run.ask("q0", np.ones((queries, 1), np.int64))
-    assert len(answers.parties) == {"none": 5, "two are dead": 3, "masks are lost": 4}[fault]
+    assert len(answers.parties) == present
     cube = votes_of(terms, ballots, answers.parties)
     if guarantee == "allowance":
         cube = np.maximum(cube, 0)  # the baseline
