@@ -157,11 +157,3 @@ def altered(
         return [] if data is None else [replace(letter, data=data)]
 
     return post
-
-
-def votes_of(
-    terms: Terms, ballots: npt.NDArray[Any], present: tuple[str, ...] | None = None
-) -> npt.NDArray[np.int8]:
-    """Return the cube the mechanism would be given: -1 for who is missing."""
-    there = np.array([present is None or name in present for name in terms.parties])
-    return np.where(there[:, None], ballots, -1).astype(np.int8)

@@ -6,7 +6,6 @@ import resource
 import threading
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,12 @@ import pytest
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 
+from tests.capc.sessions import any_inputs
 from tests.capc.sites import Running, Scripted, caller_of, trusting, until
 
 from privote.capc import streams
 from privote.capc.messages import Answer, Closed, Done, Masks, encode
-from privote.capc.programs import BallotProgram
+from privote.capc.programs import DecisionProgram
 from privote.capc.roles import (
     Broken,
     Compute,
@@ -35,22 +35,9 @@ BATCH = "0" * 32
 SESSION = f"{BATCH}:beta"
 
 
-def ballots(rows: int = 6) -> tuple[BallotProgram, dict[str, Any], dict[str, Any]]:
-    """Return a program, the querier's inputs and the peer's."""
-    rng = np.random.default_rng(1)
-    program = BallotProgram(rows=rows, features=5, labels=3)
-    peer = {
-        "weights": rng.integers(-9, 9, (5, 3)),
-        "bias": rng.integers(-9, 9, 3),
-        "mask": rng.integers(-(2**62), 2**62, (rows, 3)),
-    }
-    return program, {"x": rng.integers(-9, 9, (rows, 5))}, peer
-
-
-def compute(
-    side: str, peer: str, inputs: Any, program: BallotProgram, seconds: float = 60.0
-) -> Compute:
-    return Compute(SESSION, peer, side, [program], [inputs], seconds)
+def compute(side: str, peer: str, rows: int = 2, seconds: float = 60.0) -> Compute:
+    program = DecisionProgram(rows=rows, labels=2)
+    return Compute(SESSION, peer, side, [program], [any_inputs(program, side, 0)], seconds)
 
 
 def open_beta(
@@ -123,10 +110,9 @@ def test_a_session_nobody_expects_is_refused(
 ) -> None:
     monkeypatch.setattr("privote.capc.driver._EARLY", 0.2)
     sites, beta = open_beta(tmp_path)
-    program, asked, held = ballots()
     with beta:
-        beta.driver.sessions.expect(compute("peer", "mallory", held, program))
-        role = Scripted("querying", start=[compute("querier", "beta", asked, program)])
+        beta.driver.sessions.expect(compute("peer", "mallory"))
+        role = Scripted("querying", start=[compute("querier", "beta")])
         with Running(role, *sites["alpha"], addresses={"beta": beta.address}) as alpha:
             until(lambda: role.saw(Broken))
             # It is mallory's session: alpha cannot take it.
@@ -138,13 +124,11 @@ def test_a_session_nobody_expects_is_refused(
 @pytest.mark.parametrize("end", ["never comes", "dies", "other programs"])
 def test_a_session_without_its_peer_is_broken_once(tmp_path: Path, end: str) -> None:
     sites, beta = open_beta(tmp_path)
-    program, asked, held = ballots()
     seconds = 0.5 if end == "never comes" else 60.0
     with beta:
-        beta.driver.sessions.expect(compute("peer", "alpha", held, program, seconds))
+        beta.driver.sessions.expect(compute("peer", "alpha", seconds=seconds))
         if end == "other programs":
-            work = compute("querier", "beta", {"x": asked["x"][:3]}, replace(program, rows=3))
-            role = Scripted("querying", start=[work])
+            role = Scripted("querying", start=[compute("querier", "beta", rows=3)])
             with Running(role, *sites["alpha"], addresses={"beta": beta.address}):
                 until(lambda: role.saw(Broken))
                 until(lambda: beta.role.saw(Broken))
