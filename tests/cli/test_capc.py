@@ -147,7 +147,6 @@ def test_programs_serve_refuse_and_stop(coalition: Any, tmp_path: Path) -> None:
         written = json.loads((tmp_path / "answers" / "statement.json").read_text())
         assert written["charged_by_party"].keys() == {"p0", "p1"}
         assert asked("answers", rows)[0] == 2  # the place is taken: nothing is charged
-        assert asked("wide", np.zeros((2, 5)))[0] == 2
         code, out, log = asked("more", np.zeros((900, 3)))
         assert code == 3
         assert "pg refused: the budget of data set 'p0'" in out + log
@@ -162,6 +161,15 @@ def test_programs_serve_refuse_and_stop(coalition: Any, tmp_path: Path) -> None:
             assert programs[name].wait(60) == 0
             assert f"{name} has stopped" in said_by(sites[name])
             assert "Traceback" not in said_by(sites[name])
+
+
+def test_rows_of_another_shape_charge_nothing(coalition: Any, run: Run, tmp_path: Path) -> None:
+    sites, terms = coalition
+    for shape, said in (((2, 5), "(rows, 3)"), ((terms.most_queries + 1, 3), "most_queries")):
+        np.savez(tmp_path / "rows.npz", X=np.zeros(shape))
+        done = run("capc", "query", sites["q0"], tmp_path / "rows.npz", "--output", "out")
+        assert done.exit_code == 2
+        assert said in done.output
 
 
 def test_what_others_can_read_or_change_is_told(coalition: Any, tmp_path: Path) -> None:
