@@ -78,24 +78,12 @@ def decide(
     return label
 
 
-def random_election(
-    seed: int, queries: int = 9, parties: int = 5, labels: int = 3
-) -> npt.NDArray[np.int64]:
-    rng = np.random.default_rng(seed)
-    return (rng.random((queries, parties, labels)) < rng.choice([0.2, 0.5, 0.8])).astype(np.int64)
-
-
 def election_of(name: str, guarantee: str, seed: int, dead: int, **more: Any) -> tuple[Any, ...]:
     """Return a run, perhaps without some parties."""
-    ballots = random_election(seed)
-    terms = terms_of(
-        MECHANISMS[name],
-        parties=5,
-        labels=3,
-        features=9,
-        guarantee=guarantee,
-        **more,
-    )
+    rng = np.random.default_rng(seed)
+    ballots = (rng.random((9, 5, 3)) < rng.choice([0.2, 0.5, 0.8])).astype(np.int64)
+    sizes = {"parties": 5, "labels": 3, "features": 9}
+    terms = terms_of(MECHANISMS[name], guarantee=guarantee, **sizes, **more)
     run = Recorded(terms, models_for(terms, ballots), seed=seed)
     for party in range(4, 4 - dead, -1):
         run.kill((f"p{party}", ANSWERING))

@@ -207,10 +207,8 @@ def test_a_statement_says_where_no_noise_is_left_among_fewer_voters() -> None:
 
 def test_what_is_charged_is_the_shares_price() -> None:
     terms = shared(parties=4, labels=2)
-    noise = terms.shared
-    assert noise is not None
-    prices = Prices(terms)
-    np.testing.assert_array_equal(prices.each("q0"), 2 * noise.surprise_rdp(4, 1))
+    assert terms.shared is not None
+    np.testing.assert_array_equal(Prices(terms).each("q0"), 2 * terms.shared.surprise_rdp(4, 1))
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,15 @@ def test_the_guardian_waits_for_masks_on_their_way_but_not_for_ever(end: str) ->
     assert ready.parties == (("p0", "p1", "p2") if end == "masks" else ("p0", "p1"))
 
 
+def test_a_decision_whose_version_cannot_be_said_is_refused() -> None:
+    at = AtGuardian()
+    at.journal.settle("q0", 2**31, counted=False)
+    batch = at.granted()
+    at.masked(batch, "p0", "p1")
+    at.refuses("q0", m.Decide(batch, ("p0", "p1"), 0), "version")
+    at.granted(nonce=1)
+
+
 def test_trouble_without_a_message_is_complained_of(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> Any:
         raise pv.LedgerError("the disk is full")
