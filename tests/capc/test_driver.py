@@ -165,11 +165,11 @@ def test_a_peer_has_one_message_waiting(tmp_path: Path) -> None:
     role = Scripted("answering", lambda event: [][: go.wait(30)])
     sites, beta = open_beta(tmp_path, role=role)
     with beta, ExitStack() as stack:
-        for _ in range(3):  # each takes the place of the one before
+        for count in (1, 2, 3):  # each takes the place of the one before
             alpha = stack.enter_context(Talking(sites, beta))
+            until(lambda count=count: beta.log.count("alpha (querying) connected") == count)
             for version in range(100):
                 alpha.line.send(encode(Done(BATCH, version)))
-        until(lambda: beta.log.count("alpha (querying) connected") == 3)
         time.sleep(0.5)
         events, taken = beta.driver._events, []
         while not events.empty():

@@ -229,6 +229,7 @@ TEST = made_up(400, 99)
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
 def test_labels_of_the_coalition_improve_a_small_site(kind):
     X, Y = made_up(24, 2)
+    Y[:4, 0] = -1
     Y[:, 1] = -1  # a label without records is learned from the coalition alone
     records = Records(X=kind(X), Y=Y)
     assert records.knows().tolist() == [True, False, True]
