@@ -100,11 +100,13 @@ def test_too_many_bytes_end_the_session() -> None:
 
 def test_an_end_that_leaves_wakes_who_waits() -> None:
     with tunnels() as (querier, peer):
-        threading.Timer(0.1, peer.close).start()
+        leaving = threading.Timer(0.1, peer.close)
+        leaving.start()
         for _ in range(2):
             with pytest.raises(PeerError, match="ended the session early"):
                 querier.exchange(b"", 10.0)
         assert querier.why is None
+        leaving.join()
 
 
 @pytest.mark.parametrize(
