@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tests.capc.sessions import both_sides
 
 import privote as pv
 from privote.capc.coalition import Letter, Seat, Simulation
-from privote.capc.engine import SecureEngine
-from privote.capc.journal import GuardianJournal, QuerierJournal
+from privote.capc.messages import Message, decode
 from privote.capc.models import SiteModel
-from privote.capc.programs import QUERIER
-from privote.capc.roles import CLEAR, Action, Complain, Compute, Event, Lost, Tick
+from privote.capc.roles import Action, Complain, Event, Lost, Tick
 from privote.capc.terms import Terms
 from privote.errors import PrivoteError
 
@@ -29,8 +26,6 @@ class Observed(Simulation):
 
     Parameters
     ----------
-    engine, folder
-        What computes; where journals are kept, None for memory.
     post
         Called with every letter; returns the letters to deliver instead (none, several, others).
 
@@ -49,12 +44,10 @@ class Observed(Simulation):
         terms: Terms,
         models: dict[str, SiteModel],
         *,
-        engine: str = CLEAR,
-        folder: Path | None = None,
         post: Callable[[Letter], list[Letter]] | None = None,
         **more: Any,
     ) -> None:
-        self.engine, self.folder, self.post = engine, folder, post
+        self.post = post
         self.letters: list[Letter] = []
         self.seen: dict[Seat, list[Event]] = {}
         self.complaints: dict[Seat, list[PrivoteError]] = {}
@@ -73,13 +66,6 @@ class Observed(Simulation):
         """Return a site's journal."""
         return self._journal(site)
 
-    def _journal(self, name: str) -> Any:
-        if self.folder is not None and name not in self._journals:
-            kind = GuardianJournal if name == self.terms.guardian else QuerierJournal
-            path = self.folder / f"{name}.journal"
-            self._journals[name] = kind(path, self.terms.promise(), name)
-        return super()._journal(name)
-
     def _give(self, seat: Seat, event: Event) -> None:
         if seat in self.roles and not isinstance(event, Tick):
             self.seen.setdefault(seat, []).append(event)
@@ -92,17 +78,6 @@ class Observed(Simulation):
             if isinstance(action, Complain):
                 self.complaints.setdefault(seat, []).append(action.error)
             super()._do(seat, [action])
-
-    def _computed(self, ours: Compute, theirs: Compute) -> Any:
-        if self.engine == CLEAR:
-            return super()._computed(ours, theirs)
-        results = both_sides(
-            SecureEngine(), ours.programs, ours.inputs, theirs.inputs, others=theirs.programs
-        )
-        for found in results.values():
-            if isinstance(found, Exception):
-                raise found
-        return results[QUERIER]
 
     def _deliver(self, letter: Letter) -> None:
         self.letters.append(letter)
@@ -169,9 +144,16 @@ def simulation(terms: Terms, ballots: npt.NDArray[Any], **more: Any) -> Observed
     return Observed(terms, models_for(terms, ballots), **({"seed": 1} | more))
 
 
-def votes_of(
-    terms: Terms, ballots: npt.NDArray[Any], present: tuple[str, ...] | None = None
-) -> npt.NDArray[np.int8]:
-    """Return the cube the mechanism would be given: -1 for who is missing."""
-    there = np.array([present is None or name in present for name in terms.parties])
-    return np.where(there[:, None], ballots, -1).astype(np.int8)
+def altered(
+    kind: type[Message], sender: str, change: Callable[[Any], bytes | None]
+) -> Callable[[Letter], list[Letter]]:
+    """Return a post in which messages of a kind from one site are other bytes; None: lost."""
+
+    def post(letter: Letter) -> list[Letter]:
+        message = decode(letter.data)
+        if not isinstance(message, kind) or letter.sender[0] != sender:
+            return [letter]
+        data = change(message)
+        return [] if data is None else [replace(letter, data=data)]
+
+    return post

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import queue
-import shutil
-import tempfile
 import threading
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from privote.capc.engine import OTHER, OWN, Frame, SecureEngine, _array, packed
+from privote.capc.engine import Frame, SecureEngine, _array, packed
 from privote.capc.programs import PEER, QUERIER, Program
-from privote.errors import PeerError
+from privote.capc.tunnel import MOST_BYTES, PIECE, Outbox, Tunnel
 
 Inputs = Sequence[Mapping[str, Any]]
 
@@ -41,58 +38,18 @@ class ClearEngine(SecureEngine):
         return outputs
 
 
-class LocalChannel:
-    """A channel between two threads of one process; the sockets are symbolic links.
-
-    Make both ends with :meth:`pair`.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        outbox: queue.Queue[bytes | None],
-        inbox: queue.Queue[bytes | None],
-        gone: threading.Event,
-    ) -> None:
-        self.folder, self._gone = folder, gone
-        self._outbox, self._inbox = outbox, inbox
-
-    @classmethod
-    def pair(cls, folder: str | Path) -> tuple[LocalChannel, LocalChannel]:
-        """Return the querier's and the peer's end, with folders of their own inside ``folder``."""
-        folders = [Path(folder) / name for name in ("querier", "peer")]
-        for each in folders:
-            each.mkdir(mode=0o700)
-        for mine, other in (folders, folders[::-1]):
-            (mine / OTHER).symlink_to((other / OWN).resolve())
-        there: queue.Queue[bytes | None] = queue.Queue()
-        back: queue.Queue[bytes | None] = queue.Queue()
-        gone = threading.Event()
-        return cls(folders[0], there, back, gone), cls(folders[1], back, there, gone)
-
-    def exchange(self, data: bytes, seconds: float) -> bytes:
-        """Send ``data``, return the other side's; PeerError if it closed or stays silent."""
-        self._outbox.put(data)
-        try:
-            got = self._inbox.get(timeout=seconds)
-        except queue.Empty:
-            raise PeerError(f"the peer sent nothing within {seconds:g} s") from None
-        if got is None:
-            self._inbox.put(None)
-            raise PeerError("the peer closed the channel")
-        return got
-
-    def close(self) -> None:
-        """End both directions and remove this end's folder."""
-        self._gone.set()
-        self._outbox.put(None)
-        self._inbox.put(None)
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    @property
-    def closed(self) -> bool:
-        """Whether either end was closed."""
-        return self._gone.is_set()
+@contextmanager
+def tunnels(
+    most_bytes: int = MOST_BYTES, wires: tuple[Outbox, Outbox] | None = None
+) -> Iterator[tuple[Tunnel, Tunnel]]:
+    """Yield both ends of a session, the querier's first; ``wires`` lead from it and to it."""
+    there, back = wires or (Outbox(4 * PIECE), Outbox(4 * PIECE))
+    querier = Tunnel(there, back, first=True, patience=60.0, most_bytes=most_bytes)
+    peer = Tunnel(back, there, first=False, patience=60.0)
+    with closing(querier), closing(peer):
+        yield querier, peer
+    assert not querier.folder.exists()
+    assert not peer.folder.exists()
 
 
 def both_sides(
@@ -103,23 +60,22 @@ def both_sides(
     *,
     others: Sequence[Program] | None = None,
     deadline: float = 120.0,
-    channels: tuple[Any, Any] | None = None,
+    wires: tuple[Outbox, Outbox] | None = None,
 ) -> dict[str, Any]:
     """Return what each side got: outputs, None, or the error it raised.
 
-    ``others`` are the peer's programs if they differ. Whoever fails closes the channel.
+    ``others`` are the peer's programs if they differ. Whoever fails breaks it off.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        ends = channels or LocalChannel.pair(folder)
-        results: dict[str, Any] = {}
+    results: dict[str, Any] = {}
 
-        def run(side: str, mine: Sequence[Program], inputs: Inputs, channel: Any) -> None:
-            try:
-                results[side] = engine.run(mine, side, inputs, channel, deadline=deadline)
-            except Exception as error:
-                results[side] = error
-                channel.close()
+    def run(side: str, mine: Sequence[Program], inputs: Inputs, end: Tunnel) -> None:
+        try:
+            results[side] = engine.run(mine, side, inputs, end, deadline=deadline)
+        except Exception as error:
+            results[side] = error
+            end.fail(str(error))
 
+    with tunnels(wires=wires) as ends:
         sides = [
             threading.Thread(target=run, args=(QUERIER, programs, querier, ends[0])),
             threading.Thread(target=run, args=(PEER, others or programs, peer, ends[1])),
@@ -128,10 +84,6 @@ def both_sides(
             side.start()
         for side in sides:
             side.join()
-        for end in ends:
-            end.close()
-        if channels is None:
-            assert not list(Path(folder).iterdir()), "the channel's folders must be gone"
     return results
 
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tests.capc.sessions import ClearEngine
 
@@ -97,6 +97,12 @@ class InThread:
         if self.error is not None:
             raise self.error
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def stop(self) -> None:
         self.driver.stop()
         self._thread.join(10)
@@ -107,14 +113,11 @@ class InThread:
 
 
 class Running(InThread):
-    """A role with these settings; what it computes is in clear unless told."""
+    """A role with these settings, which computes in clear."""
 
-    def __init__(
-        self, role: Any, own: Own, trust: Trust, *, engine: Any = None, **settings: Any
-    ) -> None:
+    def __init__(self, role: Any, own: Own, trust: Trust, **settings: Any) -> None:
         made = Settings(own=own, trust=trust, **{"addresses": {}, **settings})
-        computes = engine or ClearEngine()
-        super().__init__(lambda log: Driver(role, engine=computes, settings=made, log=log))
+        super().__init__(lambda log: Driver(role, engine=ClearEngine(), settings=made, log=log))
 
 
 def caller_of(

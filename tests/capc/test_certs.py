@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import stat
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from unittest import mock
 
 import pytest
 from tests.refusals import refused
@@ -15,9 +14,10 @@ pytest.importorskip("cryptography")
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from privote.capc.certs import Certificate, Own, Trust, fingerprint_of, make, pin, read_one
+from privote.capc.certs import Own, Trust, fingerprint_of, make, pin, read_one
 from privote.errors import InputError
 
 
@@ -67,17 +67,22 @@ def test_a_second_certificate_is_known_beside_the_first(tmp_path: Path) -> None:
         trust.of("north")
 
 
-def able_to_sign() -> bytes:
-    """Return a certificate of north that could sign others."""
+def unusual(folder: Path, *, ca: bool = False, begins: int = -1) -> Path:
+    """Write a key and a certificate of north that can sign others or begins on another day."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "north")])
-    begins = datetime.now(UTC) - timedelta(days=1)
+    start = datetime.now(UTC) + timedelta(days=begins)
     built = (
-        x509.CertificateBuilder(name, name, key.public_key(), 1, begins, begins + timedelta(9))
+        x509.CertificateBuilder(name, name, key.public_key(), 1, start, start + timedelta(2))
         .add_extension(x509.SubjectAlternativeName([x509.DNSName("north")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
     )
-    return built.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    folder.mkdir()
+    pem, own = serialization.Encoding.PEM, folder / "north.key"
+    own.write_bytes(key.private_bytes(pem, PrivateFormat.PKCS8, NoEncryption()))
+    own.chmod(0o600)
+    (folder / "north.pem").write_bytes(built.sign(key, hashes.SHA256()).public_bytes(pem))
+    return folder / "north.pem"
 
 
 def test_pinning_checks_the_name_and_what_it_is(tmp_path: Path) -> None:
@@ -85,40 +90,28 @@ def test_pinning_checks_the_name_and_what_it_is(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="must be for 'south', but it names 'north'"):
         pin(tmp_path / "trust", tmp_path / "north.pem", name="south")
     (tmp_path / "no.pem").write_text("nothing")
-    (tmp_path / "ca.pem").write_bytes(able_to_sign())
+    unusual(tmp_path / "ca", ca=True)
     (tmp_path / "two.pem").write_bytes(2 * (tmp_path / "north.pem").read_bytes())
     (tmp_path / "long.pem").write_bytes(bytes(1 << 17))
-    for file in ("north.key", "no.pem", "absent.pem", "ca.pem", "two.pem", "long.pem"):
+    for file in ("north.key", "no.pem", "absent.pem", "ca/north.pem", "two.pem", "long.pem"):
         with refused(None):
             pin(tmp_path / "trust", tmp_path / file)
     assert not (tmp_path / "trust").exists()
 
 
-def make_when(later: timedelta, folder: Path, days: int) -> Certificate:
-    """Make north's certificate as if the clock were so far ahead."""
-
-    class Then(datetime):
-        @classmethod
-        def now(cls, tz: tzinfo | None = None) -> datetime:
-            return datetime.now(tz) + later
-
-    with mock.patch("privote.capc.certs.datetime", Then):
-        return make(folder, "north", days=days)
-
-
 def test_expired_and_not_yet_valid_say_so(tmp_path: Path) -> None:
-    made = make_when(timedelta(days=-3), tmp_path / "old", 1)
-    make_when(timedelta(days=3), tmp_path / "early", 9)
+    old, early = unusual(tmp_path / "old", begins=-3), unusual(tmp_path / "early", begins=3)
     with pytest.raises(InputError, match=r"certificate of 'north' expired at 20.* UTC"):
-        pin(tmp_path / "trust", tmp_path / "old" / "north.pem")
+        pin(tmp_path / "trust", old)
     with pytest.raises(InputError, match=r"'north' is not valid before 20.*: check the clock"):
-        pin(tmp_path / "trust", tmp_path / "early" / "north.pem")
-    with refused(None):
-        Own("north", tmp_path / "old" / "north.pem", tmp_path / "old" / "north.key").read()
+        pin(tmp_path / "trust", early)
+    with pytest.raises(InputError, match="expired"):
+        Own("north", old, tmp_path / "old" / "north.key").read()
     (tmp_path / "trust").mkdir()
-    (tmp_path / "trust" / "north.pem").write_bytes(made.pem)
+    (tmp_path / "trust" / "north.pem").write_bytes(old.read_bytes())
     trust = Trust(tmp_path / "trust")
-    assert trust.owner(made.fingerprint) is None, "a pin that expires is no longer anybody"
+    owner = trust.owner(read_one(old).fingerprint)
+    assert owner is None, "a pin that expires is no longer anybody"
     with pytest.raises(InputError, match="pinned certificate of 'north' expired"):
         trust.of("north")
 

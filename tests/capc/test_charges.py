@@ -121,7 +121,6 @@ def test_what_is_called_charged_is_what_was_charged() -> None:
     ):
         ledger = pv.Ledger.in_memory()
         Charges(terms, ledger).take("q0", 5, "a" * 32)
-        charged = [entry for entry in ledger.published() if entry["kind"] == "charge"]
-        each = [pv.epsilon(entry["rdp"], entry["orders"], terms.delta) for entry in charged]
-        charged = Prices(terms).charged("q0", 5)
-        assert list(charged.values()) == pytest.approx(each, rel=1e-12)
+        each = [pv.epsilon(e["rdp"], e["orders"], terms.delta) for e in charged(ledger)]
+        said = Prices(terms).charged("q0", 5)
+        assert list(said.values()) == pytest.approx(each, rel=1e-12)

@@ -9,21 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.capc.coalitions import Observed, identity, models_for, terms_of
+from tests.capc.coalitions import Observed, identity, simulation, terms_of
 from tests.refusals import refused
 
 import privote as pv
 from privote.capc.charges import Charges, Prices
-from privote.capc.journal import (
-    ABANDONED,
-    CHARGED,
-    DONE,
-    GuardianJournal,
-    Open,
-    QuerierJournal,
-)
-from privote.capc.messages import GUARDIAN, QUERYING
-from privote.capc.roles import Computed
+from privote.capc.journal import ABANDONED, CHARGED, DONE, GuardianJournal, Open, QuerierJournal
+from privote.capc.messages import GUARDIAN
 from privote.capc.terms import Terms
 from privote.errors import InputError, LedgerError, PeerError
 
@@ -154,6 +146,7 @@ def test_a_journal_belongs_to_one_promise_and_site(tmp_path: Path) -> None:
 
 
 Q = 3
+PG = ("pg", GUARDIAN)
 
 
 @pytest.fixture
@@ -161,53 +154,20 @@ def terms() -> Terms:
     return terms_of(pv.BinaryVoting(sigma=4.0), guarantee="allowance", epsilon=40.0, features=Q)
 
 
-def run_on(
-    terms: Terms, folder: Path, ledger: pv.Ledger, kind: type[Observed] = Observed
-) -> Observed:
-    ballots = np.ones((Q, 3, 2), np.int64)
-    return kind(terms, models_for(terms, ballots), seed=1, folder=folder, ledger=ledger)
-
-
 def ask(run: Observed) -> Any:
     return run.ask("q0", identity(Q, Q))
 
 
-def close(run: Observed) -> None:
-    for journal in run._journals.values():
-        journal.close()
-
-
-def remove(folder: Path, *names: str) -> None:
-    for name in names:
-        for file in folder.glob(f"{name}.journal*"):
-            file.unlink()
-
-
-class LosesDecisions(Observed):
-    """The querying party dies with the labels in its memory, before it stores them."""
-
-    def _give(self, seat: Any, event: Any) -> None:
-        if (
-            seat[1] == QUERYING
-            and isinstance(event, Computed)
-            and event.session.endswith("decision")
-        ):
-            self.kill(seat)
-            return
-        super()._give(seat, event)
-
-
-def test_a_deleted_journal_does_not_give_the_allowance_again(terms: Terms, tmp_path: Path) -> None:
+def test_a_deleted_journal_does_not_give_the_allowance_again(terms: Terms) -> None:
     """Both sides lost their counts; the ledger knows that the allowance was charged."""
-    ledger = pv.Ledger.in_memory()
-    run = run_on(terms, tmp_path, ledger)
+    run = simulation(terms, np.ones((Q, 3, 2)))
     ask(run)
-    close(run)
-    remove(tmp_path, "pg", "q0")
-    again = run_on(terms, tmp_path, ledger)
-    with pytest.raises(LedgerError):
-        ask(again)
-    (complaint,) = again.complaints["pg", GUARDIAN]
+    run.kill(PG)
+    run._journals.clear()
+    run.start(PG)
+    with refused(None, LedgerError):
+        ask(run)
+    (complaint,) = run.complaints[PG]
     assert "another journal" in str(complaint)
 
 
@@ -228,29 +188,33 @@ def test_a_guardians_journal_put_back_decides_nothing_twice(
     guarantee: str, terms: Terms, tmp_path: Path
 ) -> None:
     """The decision got out and was lost; the journal put back says it was only charged."""
-    terms = replace(terms, guarantee=guarantee)
-    ledger = pv.Ledger.in_memory()
-    run = run_on(terms, tmp_path, ledger, LosesDecisions)
-    old = tmp_path / "old"
-    old.mkdir()
+    run = simulation(replace(terms, guarantee=guarantee), np.ones((Q, 3, 2)))
+
+    def put(file: Path) -> None:
+        run.kill(PG)
+        run._journals["pg"] = GuardianJournal(file, run.terms.promise(), "pg")
+        run.start(PG)
+
     real = GuardianJournal.deciding
 
     def copied(self: GuardianJournal, *given: Any) -> int:
         self._run("PRAGMA wal_checkpoint(TRUNCATE)")
-        shutil.copy(tmp_path / "pg.journal", old / "pg.journal")
+        shutil.copy(self.path, tmp_path / "copy")
         return real(self, *given)
 
+    def lost(*_: Any) -> None:
+        raise PeerError("it dies with the labels in its memory")
+
+    put(tmp_path / "pg.journal")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(GuardianJournal, "deciding", copied)
-        with pytest.raises(PeerError):
+        patch.setattr(QuerierJournal, "store", lost)
+        with refused(None, PeerError):
             ask(run)
-    close(run)
-    remove(tmp_path, "pg")
-    shutil.copy(old / "pg.journal", tmp_path / "pg.journal")
-    again = run_on(terms, tmp_path, ledger)
+    put(tmp_path / "copy")
     with pytest.raises(PeerError, match="was offered before"):
-        ask(again)
-    assert again.journal("q0").batches() == []
+        ask(run)
+    assert run.journal("q0").batches() == []
 
 
 def test_a_charge_is_resumed_once_by_two_guardians(tmp_path: Path) -> None:

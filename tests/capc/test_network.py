@@ -6,10 +6,9 @@ real processes and the secure engine: tests/cli/test_capc.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -17,11 +16,10 @@ import pytest
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 
-from tests.capc.coalitions import random_models
+from tests.capc.coalitions import random_models, terms_of
 from tests.capc.sessions import ClearEngine
 from tests.capc.sites import InThread
 
-from privote import BinaryVoting
 from privote.capc import site as service
 from privote.capc.certs import pin
 from privote.capc.coalition import Simulation, lay_out
@@ -37,29 +35,23 @@ ROWS = np.random.default_rng(6).uniform(-1, 1, (7, 4))
 
 def small_terms(**changes: Any) -> Terms:
     given: dict[str, Any] = {
-        "name": "test",
-        "labels": ("a", "b", "c"),
-        "features": 4,
         "bound": 1.0,
         "bits": 12,
-        "mechanism": BinaryVoting(sigma=2.0),
-        "guarantee": "worst-case",
         "epsilon": 100.0,
-        "delta": 1e-5,
         "guardian": "guardian",
         "parties": ("north", "south", "west"),
         "queriers": ("east", "north"),
         "most_queries": 50,
         "timeout": 20.0,
     }
-    return Terms(**{**given, **changes})
+    return replace(terms_of(labels=3), **{**given, **changes})
 
 
 class Town:
     """A coalition whose programs run in threads, compute in clear and draw from seeds."""
 
     def __init__(self, folder: Path, terms: Terms) -> None:
-        self.terms, self.folder = terms, folder
+        self.terms = terms
         self.files = lay_out(folder, terms, random_models(terms))
         self.running: dict[str, InThread] = {}
 
@@ -76,12 +68,13 @@ class Town:
 
         return InThread(made)
 
-    def start(self) -> None:
+    def __enter__(self) -> Self:
         for name in (self.terms.guardian, *self.terms.parties):
             role = GUARDIAN if name == self.terms.guardian else ANSWERING
             self.running[name] = self._made(name, role)
+        return self
 
-    def stop(self) -> None:
+    def __exit__(self, *_: object) -> None:
         for program in self.running.values():
             program.stop()
 
@@ -91,54 +84,45 @@ class Town:
         return asking
 
 
-@pytest.fixture
-def town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Return what starts a town of these terms."""
+@pytest.fixture(autouse=True)
+def in_clear(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "SecureEngine", ClearEngine)
-    with ExitStack() as stack:
-
-        def started(terms: Terms | None = None) -> Town:
-            made = Town(tmp_path, terms or small_terms())
-            stack.callback(made.stop)
-            made.start()
-            return made
-
-        yield started
 
 
 @pytest.mark.parametrize("noise", ["guardian", "sites"])
 @pytest.mark.parametrize("guarantee", ["worst-case", "allowance"])
 def test_the_network_gives_the_labels_of_the_simulation(
-    town: Any, guarantee: str, noise: str
+    tmp_path: Path, guarantee: str, noise: str
 ) -> None:
     terms = small_terms(guarantee=guarantee, noise=noise)
     expected = Simulation(terms, random_models(terms), seed=SEED).ask("east", ROWS)
-    answers = town(terms).ask().result
+    with Town(tmp_path, terms) as there:
+        answers = there.ask().result
     np.testing.assert_array_equal(answers.labels, expected.labels)
     assert answers.parties == ("north", "south", "west")
     assert (answers.engine, answers.simulated) == ("clear", True)
 
 
 def test_a_site_that_dies_or_is_not_trusted_is_left_out(
-    town: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = town()
-    (there.folder / "east" / "trust" / "west.pem").unlink()
-    asking = there.ask()
-    assert asking.result.parties == ("north", "south")
-    assert asking.logged("no certificate of 'west' is pinned")
-    # Its engine never answers: the stream ends under the querying party.
-    north = there.running["north"].driver
-    monkeypatch.setattr(north.sessions, "_compute", lambda work, link: link.fail("dying"))
-    pin(there.folder / "east" / "trust", there.folder / "west" / "west.pem")
-    answers = there.ask().result
+    with Town(tmp_path, small_terms()) as there:
+        (tmp_path / "east" / "trust" / "west.pem").unlink()
+        asking = there.ask()
+        assert asking.result.parties == ("north", "south")
+        assert asking.logged("no certificate of 'west' is pinned")
+        # Its engine never answers: the stream ends under the querying party.
+        north = there.running["north"].driver
+        monkeypatch.setattr(north.sessions, "_compute", lambda work, link: link.fail("dying"))
+        pin(tmp_path / "east" / "trust", tmp_path / "west" / "west.pem")
+        answers = there.ask().result
     assert answers.parties == ("south", "west")
     assert "north" in answers.left_out
 
 
-def test_logs_hold_nothing_secret(town: Any) -> None:
-    there = town()
-    asking = there.ask()
+def test_logs_hold_nothing_secret(tmp_path: Path) -> None:
+    with Town(tmp_path, small_terms()) as there:
+        asking = there.ask()
     log = "\n".join([*asking.log, *(x for r in there.running.values() for x in r.log)])
     assert str(asking.result.labels.tolist()) not in log
     rows = asking.role.rows.reshape(-1).tolist()

@@ -120,12 +120,13 @@ def test_drawn_noise_decides_as_often_as_the_mechanism(name: str) -> None:
             assert chisquare(hits[likely], wanted).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [name for name in CASES if "tau" not in name])
 def test_a_margin_that_is_wrong_by_a_known_amount_costs_no_more_than_another_bar(name: str) -> None:
-    """The release at m + s is the link there; a changed vote moves it by 2, wherever s puts it."""
+    """The release at m + s is the link there; a changed vote moves it by 2, wherever s puts it.
+
+    A ballot of tau voting moves many labels: its cost is not a vote's.
+    """
     mechanism, voters = CASES[name]
-    if isinstance(mechanism, pv.TauVoting):
-        pytest.skip("a ballot of tau voting moves many labels: its cost is not a vote's")
     link = replace(mechanism, gate=None)
     if mechanism.link is not None:
         orders, bound = np.array([mechanism.link.order]), np.array([mechanism.link.cost])

@@ -9,16 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy.stats import chisquare
-from tests.capc.coalitions import Observed, identity, models_for, simulation, terms_of, votes_of
-from tests.refusals import refused
+from tests.capc.coalitions import altered, identity, simulation, terms_of
 
 import privote as pv
 from privote.accounting.renyi import divergence
 from privote.capc.charges import Charges, Prices
-from privote.capc.coalition import Letter
-from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING, Masks, Willing, decode, encode
+from privote.capc.messages import ANSWERING, Decide, Masks, Willing, decode, encode
 from privote.capc.noise import SharedNoise
-from privote.capc.roles import Received
 from privote.capc.statements import facts_of, statement
 from privote.capc.terms import Terms
 from privote.links import skellam
@@ -56,10 +53,23 @@ def expected(terms: Terms, votes: npt.NDArray[np.int8]) -> npt.NDArray[np.float6
 # -- what is released ------------------------------------------------------------------------------
 
 
+def without_p4(decide: Decide) -> bytes:
+    return encode(Decide(decide.batch, decide.parties[:4], decide.version))
+
+
+FAULTS: dict[str, tuple[int, Any]] = {  # how many are left, and what is done to letters
+    "none": (5, None),
+    "two are dead": (3, None),
+    "masks are lost": (4, altered(Masks, "p4", lambda _: None)),
+    "share is lost": (4, altered(Decide, "q0", without_p4)),
+}
+
+
 @pytest.mark.parametrize("guarantee", ["worst-case", "allowance"])
-@pytest.mark.parametrize("missing", [0, 2])
+@pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_many_runs_follow_the_pmf_of_the_shares(name: str, missing: int, guarantee: str) -> None:
+def test_many_runs_follow_the_pmf_of_the_shares(name: str, fault: str, guarantee: str) -> None:
+    """Neither the votes of a site nor a half of its noise may enter without the other half."""
     queries = 3000
     ballots = np.random.default_rng(8).integers(0, 2, (1, 5, 3))
     terms = shared(
@@ -71,14 +81,14 @@ def test_many_runs_follow_the_pmf_of_the_shares(name: str, missing: int, guarant
         epsilon=1e6,
         most_queries=queries,
     )
-    run = simulation(terms, ballots, seed=13)
-    for party in range(5 - missing, 5):
-        run.kill((f"p{party}", ANSWERING))
+    present, post = FAULTS[fault]
+    run = simulation(terms, ballots, seed=13, post=post)
+    for party in ("p3", "p4") if fault == "two are dead" else ():
+        run.kill((party, ANSWERING))
     answers = run.ask("q0", np.ones((queries, 1), np.int64))
-    assert len(answers.parties) == 5 - missing
-    cube = votes_of(terms, ballots, answers.parties)
-    if guarantee == "allowance":
-        cube = np.maximum(cube, 0)  # the baseline
+    assert len(answers.parties) == present
+    there = np.isin(terms.parties, answers.parties)[:, None]
+    cube = np.where(there, ballots, 0 if guarantee == "allowance" else -1).astype(np.int8)
     for label, wanted in enumerate(expected(terms, cube)):
         outcomes = [0, 1] + ([-1] if terms.mechanism.gate is not None else [])
         hits = np.array([(answers.labels[:, label] == o).sum() for o in outcomes])
@@ -88,71 +98,36 @@ def test_many_runs_follow_the_pmf_of_the_shares(name: str, missing: int, guarant
 # -- who knows what --------------------------------------------------------------------------------
 
 
-def halves(run: Observed, batch: str) -> dict[str, npt.NDArray[np.int64]]:
-    """Return, by party, its share as the two halves add up to it."""
-    found: dict[str, npt.NDArray[np.int64]] = {}
-    labels = len(run.terms.labels)
-    for seat in (("pg", GUARDIAN), ("q0", QUERYING)):
-        for event in run.seen[seat]:
-            message = event.message if isinstance(event, Received) else None
-            if isinstance(message, Masks) and message.batch == batch:
-                found[event.sender] = found.get(event.sender, 0) + message.masks[:, labels:]
-            if isinstance(message, Willing) and message.batch == batch:
-                found[event.sender] = found.get(event.sender, 0) + message.noise
-    return found
-
-
 def test_either_half_is_uniform_and_both_are_the_share() -> None:
     terms = shared(features=1, most_queries=4000, epsilon=1e6)
     run = simulation(terms, np.ones((1, 3, 2)), seed=None)
-    answers = run.ask("q0", np.ones((4000, 1), np.int64))
-    for seat, kind in ((("pg", GUARDIAN), Masks), (("q0", QUERYING), Willing)):
-        for event in run.seen[seat]:
-            if isinstance(event, Received) and isinstance(event.message, kind):
-                half = event.message.masks if kind is Masks else event.message.noise
-                words = half[:, -2:].copy().view(np.uint64).reshape(-1)
-                for shift in (0, 28, 56):
-                    low = (words >> np.uint64(shift)) & np.uint64(255)
-                    assert chisquare(np.bincount(low.astype(int), minlength=256)).pvalue > 1e-9
+    run.ask("q0", np.ones((4000, 1), np.int64))
+    said = [(letter.sender[0], decode(letter.data)) for letter in run.letters]
+    masks = {site: message.masks for site, message in said if isinstance(message, Masks)}
+    noise = {site: message.noise for site, message in said if isinstance(message, Willing)}
     assert terms.shared is not None
-    (link,) = terms.shared.links
-    for share in halves(run, answers.batch).values():
-        spread = (2 * link.share(3)) ** 0.5
+    spread = (2 * terms.shared.links[0].share(3)) ** 0.5
+    for party in terms.parties:
+        guardians, queriers = masks[party][:, 2:], noise[party]
+        assert queriers is not None
+        for half in (guardians, queriers):
+            words = half.copy().view(np.uint64).reshape(-1)
+            for shift in (0, 28, 56):
+                low = (words >> np.uint64(shift)) & np.uint64(255)
+                assert chisquare(np.bincount(low.astype(int), minlength=256)).pvalue > 1e-9
+        share = guardians + queriers
         assert np.abs(share).max() < 8 * spread
         assert share.std() == pytest.approx(spread, rel=0.05)
 
 
-def test_a_site_counts_only_if_both_halves_are_there() -> None:
-    """Its masks are lost: neither its votes nor either half of its noise may enter."""
-    terms = shared(parties=4, labels=1, features=1, most_queries=2000, epsilon=1e6)
+@pytest.mark.parametrize("rows", [0, 7])
+def test_a_site_without_its_half_is_left_out(rows: int) -> None:
+    def short(willing: Willing) -> bytes:
+        assert willing.noise is not None
+        return encode(Willing(willing.batch, willing.noise[:rows] if rows else None))
 
-    def post(letter: Letter) -> list[Letter]:
-        lost = decode(letter.data).kind == "masks" and letter.sender[0] == "p3"
-        return [] if lost else [letter]
-
-    ballots = np.array([[[1], [1], [0], [0]]])
-    run = simulation(terms, ballots, post=post)
-    answers = run.ask("q0", np.ones((2000, 1), np.int64))
-    assert answers.parties == ("p0", "p1", "p2")
-    wanted = expected(terms, votes_of(terms, ballots, answers.parties))[0]
-    hits = np.bincount(answers.labels[:, 0], minlength=2)
-    assert chisquare(hits, wanted * 2000).pvalue > 1e-4
-
-
-@pytest.mark.parametrize("fault", ["none", "short"])
-def test_a_site_without_its_half_is_left_out(fault: str) -> None:
-    terms = shared(parties=3, features=8)
-
-    def post(letter: Letter) -> list[Letter]:
-        message = decode(letter.data)
-        if not isinstance(message, Willing) or letter.sender[0] != "p2":
-            return [letter]
-        assert message.noise is not None
-        noise = None if fault == "none" else message.noise[:-1]
-        wrong = Willing(message.batch, noise)
-        return [Letter(letter.sender, letter.to, encode(wrong))]
-
-    answers = simulation(terms, np.ones((8, 3, 2)), post=post).ask("q0", identity(8, 8))
+    run = simulation(shared(features=8), np.ones((8, 3, 2)), post=altered(Willing, "p2", short))
+    answers = run.ask("q0", identity(8, 8))
     assert answers.left_out == {"p2": "its noise does not match the terms"}
 
 
@@ -232,41 +207,22 @@ def test_a_statement_says_where_no_noise_is_left_among_fewer_voters() -> None:
 
 def test_what_is_charged_is_the_shares_price() -> None:
     terms = shared(parties=4, labels=2)
-    noise = terms.shared
-    assert noise is not None
-    prices = Prices(terms)
-    np.testing.assert_array_equal(prices.each("q0"), 2 * noise.surprise_rdp(4, 1))
-
-
-# -- terms and statements --------------------------------------------------------------------------
+    assert terms.shared is not None
+    np.testing.assert_array_equal(Prices(terms).each("q0"), 2 * terms.shared.surprise_rdp(4, 1))
 
 
 @pytest.mark.parametrize(
-    "mechanism",
+    ("noise", "missing", "wanted"),
     [
-        pv.TauVoting(sigma=2.0, tau=1.3, grid=32),
-        pv.BinaryVoting(link=pv.OptimalLink(cost=0.3, order=3.0)),
-    ],
-)
-def test_what_has_no_shares_keeps_the_guardians_noise(mechanism: pv.Mechanism) -> None:
-    with pytest.raises(pv.errors.UnavailableError, match="use 'guardian'"):
-        terms_of(mechanism, noise="sites")
-    assert terms_of(mechanism).noise == "guardian"
-    with refused("noise", value="both"):
-        terms_of(noise="both")
-    with pytest.raises(pv.InputError, match="sigma must be at most"):
-        terms_of(pv.BinaryVoting(sigma=1e5), noise="sites")
-
-
-def test_a_statement_says_who_knows_the_noise() -> None:
-    for noise, missing, wanted in (
         ("guardian", 0, "no guarantee against the guardian"),
         ("sites", 0, "each of the 5 answering sites draws a share"),
         ("sites", 2, "sigma 1.73"),
-    ):
-        terms = terms_of(parties=5, features=8, noise=noise, epsilon=100.0)
-        run = Observed(terms, models_for(terms, np.ones((8, 5, 2))), seed=1)
-        for party in range(5 - missing, 5):
-            run.kill((f"p{party}", ANSWERING))
-        answers = run.ask("q0", identity(8, 8))
-        assert wanted in statement(facts_of(terms, "q0", answers))
+    ],
+)
+def test_a_statement_says_who_knows_the_noise(noise: str, missing: int, wanted: str) -> None:
+    terms = terms_of(parties=5, features=8, noise=noise, epsilon=100.0)
+    run = simulation(terms, np.ones((8, 5, 2)))
+    for party in range(5 - missing, 5):
+        run.kill((f"p{party}", ANSWERING))
+    answers = run.ask("q0", identity(8, 8))
+    assert wanted in statement(facts_of(terms, "q0", answers))

@@ -39,15 +39,6 @@ def sent(actions: list[Any], kind: type[m.Message]) -> list[Any]:
     return [a.message for a in actions if isinstance(a, Send) and isinstance(a.message, kind)]
 
 
-def refusal(actions: list[Any], to: str) -> str:
-    """Return why a message was refused; its sender and this side must both hear of it."""
-    sent = [a for a in actions if isinstance(a, Send)]
-    assert [s.to for s in sent] == [to], actions
-    assert any(isinstance(a, Complain) for a in actions)
-    assert isinstance(sent[0].message, m.Refused)
-    return sent[0].message.why
-
-
 class Bench:
     """A role with somebody to talk to it."""
 
@@ -57,15 +48,27 @@ class Bench:
     def hear(self, sender: str, message: m.Message) -> list[Any]:
         return self.role.on(Received(sender, m.decode(m.encode(message))))
 
+    def refuses(self, sender: str, message: m.Message, why: str, code: str = "") -> None:
+        """Check that a message is refused; its sender, nobody else, and this side hear of it."""
+        actions = self.hear(sender, message)
+        assert [a.to for a in actions if isinstance(a, Send)] == [sender], actions
+        (told,) = sent(actions, m.Refused)
+        assert why in told.why
+        assert code in ("", told.code)
+        assert any(isinstance(a, Complain) for a in actions)
+
     def greet(self, *seats: tuple[str, str]) -> None:
         for name, role in seats:
             hello = m.Hello(self.role.terms.digest(), "clear", role)
             assert not sent(self.hear(name, hello), m.Refused)
 
 
+# -- the guardian ---------------------------------------------------------------------------------
+
+
 class AtGuardian(Bench):
     def __init__(self, **more: Any) -> None:
-        self.terms = terms_of(features=Q, **({"queriers": ("q0", "q1", "p0")} | more))
+        self.terms = terms_of(features=Q, queriers=("q0", "q1", "p0"), **more)
         self.ledger = pv.Ledger.in_memory()
         self.journal = GuardianJournal(":memory:", self.terms.promise(), "pg")
         super().__init__(
@@ -74,104 +77,93 @@ class AtGuardian(Bench):
         self.greet(*((q, m.QUERYING) for q in self.terms.queriers))
         self.greet(*((p, m.ANSWERING) for p in self.terms.parties))
 
-    def granted(self, querier: str = "q0", nonce: int = 0, **more: Any) -> str:
-        actions = self.hear(querier, m.Ask(Q, more.pop("version", 0), NONCES[nonce], **more))
-        (grant,) = sent(actions, m.Grant)
+    def granted(self, querier: str = "q0", nonce: int = 0) -> str:
+        (grant,) = sent(self.hear(querier, m.Ask(Q, 0, NONCES[nonce])), m.Grant)
         return str(grant.batch)
 
-    def masked(self, batch: str, *parties: str, querier: str = "q0") -> None:
+    def masked(self, batch: str, *parties: str) -> None:
         for party in parties:
-            assert sent(self.hear(party, m.Confirm(batch, querier, Q)), m.Confirmed)
+            assert sent(self.hear(party, m.Confirm(batch, "q0", Q)), m.Confirmed)
             assert not sent(self.hear(party, m.Masks(batch, np.full((Q, 2), 1000))), m.Refused)
 
-
-# -- the guardian ---------------------------------------------------------------------------------
+    def waiting(self) -> str:
+        """Return a batch that waits for the masks of p2, from second 100 on."""
+        batch = self.granted()
+        self.masked(batch, "p0", "p1")
+        self.hear("p2", m.Confirm(batch, "q0", Q))
+        self.role.on(Tick(100.0))
+        assert self.hear("q0", m.Decide(batch, ("p0", "p1", "p2"), 0)) == []
+        return batch
 
 
 def test_strangers_and_other_coalitions_are_refused() -> None:
     at = AtGuardian()
     digest = at.terms.digest()
-    for sender, hello, why in (
-        ("eve", m.Hello(digest, "clear", m.QUERYING), "not registered as querying"),
-        ("p1", m.Hello(digest, "clear", m.QUERYING), "not registered as querying"),
-        ("q0", m.Hello(digest, "clear", m.GUARDIAN), "not registered as guardian"),
-        ("q0", m.Hello("0" * 64, "clear", m.QUERYING), "different terms"),
-        ("q0", m.Hello(digest, "spu-cheetah", m.QUERYING), "uses engine 'spu-cheetah'"),
-    ):
-        assert why in refusal(at.hear(sender, hello), sender)
+    at.refuses("eve", m.Hello(digest, "clear", m.QUERYING), "not registered as querying")
+    at.refuses("p1", m.Hello(digest, "clear", m.QUERYING), "not registered as querying")
+    at.refuses("q0", m.Hello(digest, "clear", m.GUARDIAN), "not registered as guardian")
+    at.refuses("q0", m.Hello("0" * 64, "clear", m.QUERYING), "different terms")
+    at.refuses("q0", m.Hello(digest, "spu-cheetah", m.QUERYING), "uses engine 'spu-cheetah'")
     # Whoever was refused must greet again.
-    assert "must say hello" in refusal(at.hear("q0", m.Ask(Q, 0, NONCES[0])), "q0")
-    assert "must say hello" in refusal(at.hear("p1", m.Ask(Q, 0, NONCES[0])), "p1")
+    for sender in ("q0", "p1"):
+        at.refuses(sender, m.Ask(Q, 0, NONCES[0]), "must say hello")
     assert at.ledger.published() == []
 
 
 def test_confirmation_is_for_those_who_answer_and_once() -> None:
     at = AtGuardian()
     batch, mine = at.granted(), at.granted("p0", 1)
-    cases = [
-        ("p1", m.Confirm(NONCES[9], "q0", Q), "is unknown"),
-        ("p1", m.Confirm(batch, "q1", Q), "is not 4 queries of q1"),
-        ("p1", m.Confirm(batch, "q0", Q + 1), "is not 5 queries of q0"),
-        ("p0", m.Confirm(mine, "p0", Q), "not for p0 to answer"),
-    ]
-    for sender, message, why in cases:
-        assert why in refusal(at.hear(sender, message), sender)
+    at.refuses("p1", m.Confirm(NONCES[9], "q0", Q), "is unknown")
+    at.refuses("p1", m.Confirm(batch, "q1", Q), "is not 4 queries of q1")
+    at.refuses("p1", m.Confirm(batch, "q0", Q + 1), "is not 5 queries of q0")
+    at.refuses("p0", m.Confirm(mine, "p0", Q), "not for p0 to answer")
     at.hear("p1", m.Confirm(batch, "q0", Q))
-    assert "already" in refusal(at.hear("p1", m.Confirm(batch, "q0", Q)), "p1")
+    at.refuses("p1", m.Confirm(batch, "q0", Q), "already")
 
 
 def test_masks_are_taken_once_from_those_confirmed() -> None:
     at = AtGuardian()
     batch, masks = at.granted(), np.ones((Q, 2), np.int64)
-    assert "not confirmed" in refusal(at.hear("p0", m.Masks(batch, masks)), "p0")
+    at.refuses("p0", m.Masks(batch, masks), "not confirmed")
     at.masked(batch, "p0")
-    assert "already" in refusal(at.hear("p0", m.Masks(batch, masks + 1)), "p0")
+    at.refuses("p0", m.Masks(batch, masks + 1), "already")
     at.hear("p1", m.Confirm(batch, "q0", Q))
-    small = m.Masks(batch, np.ones((Q, 1), np.int64))
-    assert "must be (4, 2)" in refusal(at.hear("p1", small), "p1")
-    assert "too late" in refusal(at.hear("p1", m.Masks(batch, masks)), "p1")
+    at.refuses("p1", m.Masks(batch, masks[:, :1]), "must be (4, 2)")
+    at.refuses("p1", m.Masks(batch, masks), "too late")
     at.hear("p2", m.Confirm(batch, "q0", Q))
-    assert "at least 2" in sent(at.hear("q0", m.Decide(batch, ("p0", "p1"), 0)), m.Refused)[0].why
+    at.refuses("q0", m.Decide(batch, ("p0", "p1"), 0), "at least 2")
 
 
 def test_a_decision_is_for_its_owner_and_once() -> None:
     at = AtGuardian()
     batch = at.granted()
     at.masked(batch, "p0", "p1", "p2")
-    assert "is not q1's" in refusal(at.hear("q1", m.Decide(batch, ("p0", "p1"), 0)), "q1")
-    assert "does not answer" in refusal(at.hear("q0", m.Decide(batch, ("p0", "px"), 0)), "q0")
-    actions = at.hear("q0", m.Decide(batch, ("p0", "p1"), 0))
-    assert sent(actions, m.Ready)
-    again = at.hear("q0", m.Decide(batch, ("p0", "p1", "p2"), 0))
-    assert "already" in refusal(again, "q0")
+    at.refuses("q1", m.Decide(batch, ("p0", "p1"), 0), "is not q1's")
+    at.refuses("q0", m.Decide(batch, ("p0", "px"), 0), "does not answer")
+    assert sent(at.hear("q0", m.Decide(batch, ("p0", "p1"), 0)), m.Ready)
+    at.refuses("q0", m.Decide(batch, ("p0", "p1", "p2"), 0), "already")
     for sender, done in (("q1", m.Done(batch, 1)), ("q0", m.Done(batch, 2))):
-        assert refusal(at.hear(sender, done), sender)
+        at.refuses(sender, done, "")
         assert at.journal.phase(batch) == "deciding"
     at.hear("q0", m.Done(batch, 1))
-    assert "already finished" in refusal(at.hear("q0", m.Done(batch, 1)), "q0")
-    assert "no longer open (done)" in refusal(at.hear("p0", m.Confirm(batch, "q0", Q)), "p0")
+    at.refuses("q0", m.Done(batch, 1), "already finished")
+    at.refuses("p0", m.Confirm(batch, "q0", Q), "no longer open (done)")
 
 
-def test_the_guardian_waits_for_masks_on_their_way_but_not_for_ever() -> None:
-    for end in ("masks", "time", "lost", "refused"):
-        at = AtGuardian()
-        batch = at.granted()
-        at.masked(batch, "p0", "p1")
-        at.hear("p2", m.Confirm(batch, "q0", Q))
-        at.role.on(Tick(100.0))
-        assert at.hear("q0", m.Decide(batch, ("p0", "p1", "p2"), 0)) == []
-        assert at.role.on(Tick(105.0)) == []
-        assert at.role.on(Lost("p2", m.QUERYING)) == []
-        if end == "masks":
-            actions = at.hear("p2", m.Masks(batch, np.ones((Q, 2), np.int64)))
-        elif end == "time":
-            actions = at.role.on(Tick(111.0))
-        elif end == "lost":
-            actions = at.role.on(Lost("p2", m.ANSWERING))
-        else:
-            actions = at.hear("p2", m.Refused(batch, "broken"))
-        (ready,) = sent(actions, m.Ready)
-        assert ready.parties == (("p0", "p1", "p2") if end == "masks" else ("p0", "p1"))
+@pytest.mark.parametrize("end", ["masks", "time", "lost", "refused"])
+def test_the_guardian_waits_for_masks_on_their_way_but_not_for_ever(end: str) -> None:
+    at = AtGuardian()
+    batch = at.waiting()
+    assert at.role.on(Tick(105.0)) == []
+    assert at.role.on(Lost("p2", m.QUERYING)) == []
+    ends: dict[str, Any] = {
+        "masks": Received("p2", m.Masks(batch, np.ones((Q, 2), np.int64))),
+        "time": Tick(111.0),
+        "lost": Lost("p2", m.ANSWERING),
+        "refused": Received("p2", m.Refused(batch, "broken")),
+    }
+    (ready,) = sent(at.role.on(ends[end]), m.Ready)
+    assert ready.parties == (("p0", "p1", "p2") if end == "masks" else ("p0", "p1"))
 
 
 def test_a_decision_whose_version_cannot_be_said_is_refused() -> None:
@@ -179,38 +171,34 @@ def test_a_decision_whose_version_cannot_be_said_is_refused() -> None:
     at.journal.settle("q0", 2**31, counted=False)
     batch = at.granted()
     at.masked(batch, "p0", "p1")
-    (told,) = sent(at.hear("q0", m.Decide(batch, ("p0", "p1"), 0)), m.Refused)
-    assert "version" in told.why
+    at.refuses("q0", m.Decide(batch, ("p0", "p1"), 0), "version")
     at.granted(nonce=1)
 
 
 def test_trouble_without_a_message_is_complained_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise pv.LedgerError("the disk is full")
+
     at = AtGuardian()
-    batch = at.granted()
-    at.masked(batch, "p0", "p1")
-    at.hear("p2", m.Confirm(batch, "q0", Q))
-    at.role.on(Tick(100.0))
-    at.hear("q0", m.Decide(batch, ("p0", "p1", "p2"), 0))
-    monkeypatch.setattr(at.role, "_noise", broken_journal)
+    at.waiting()
+    monkeypatch.setattr(at.role, "_noise", broken)
     for event in (Tick(111.0), Lost("p2", m.ANSWERING)):
         assert all(isinstance(action, Complain) for action in at.role.on(event))
 
 
-def broken_journal(*_: Any) -> Any:
-    raise pv.LedgerError("the disk is full")
+def test_requests_that_break_a_rule_charge_nothing() -> None:
+    at, poor = AtGuardian(most_queries=10), AtGuardian(epsilon=0.5)
+    at.refuses("q0", m.Ask(11, 0, NONCES[0]), "at most 10 queries")
+    poor.refuses("q0", m.Ask(Q, 0, NONCES[0]), "allows 0 more", "budget")
+    assert at.ledger.published() == poor.ledger.published() == []
+    assert poor.journal.open_batch("q0") is None
+    at.granted(nonce=1)
+    before = at.ledger.published()
+    at.refuses("q0", m.Ask(Q, 0, NONCES[1]), "made before", "repeated")
+    assert at.ledger.published() == before
 
 
 # -- the answering party --------------------------------------------------------------------------
-
-
-def test_an_answering_party_is_greeted_by_those_it_serves_and_its_guardian() -> None:
-    """A site that asks and answers may be called p0 here: as an answering one it has no part."""
-    at = AtParty()
-    assert sent(at.hear("q0", m.Answer(NONCES[0], Q)), m.Hello)
-    hello = m.Hello(at.terms.digest(), "clear", m.ANSWERING)
-    assert "must not connect" in refusal(at.hear("p1", hello), "p1")
-    hello = m.Hello(at.terms.digest(), "clear", m.GUARDIAN)
-    assert sent(at.hear("pg", hello), m.Confirm) == [m.Confirm(NONCES[0], "q0", Q)]
 
 
 class AtParty(Bench):
@@ -220,24 +208,25 @@ class AtParty(Bench):
         super().__init__(AnsweringParty(self.terms, "p0", models["p0"], "clear", Entropy(1)))
         self.greet(("q0", m.QUERYING), ("q1", m.QUERYING))
 
-    def willing(self, batch: str = NONCES[0]) -> list[Any]:
-        assert sent(self.hear("q0", m.Answer(batch, Q)), m.Hello)
+    def willing(self) -> list[Any]:
+        assert sent(self.hear("q0", m.Answer(NONCES[0], Q)), m.Hello)
         hello = m.Hello(self.terms.digest(), "clear", m.GUARDIAN)
-        assert sent(self.hear("pg", hello), m.Confirm) == [m.Confirm(batch, "q0", Q)]
-        return self.hear("pg", m.Confirmed(batch, "q0", Q))
+        assert sent(self.hear("pg", hello), m.Confirm) == [m.Confirm(NONCES[0], "q0", Q)]
+        return self.hear("pg", m.Confirmed(NONCES[0], "q0", Q))
 
 
 def test_an_answering_party_checks_who_asks_for_what() -> None:
     at = AtParty(most_queries=10)
-    assert "must say hello" in refusal(at.hear("p1", m.Answer(NONCES[0], Q)), "p1")
-    assert "at most 10" in refusal(at.hear("q0", m.Answer(NONCES[0], 11)), "q0")
+    hello = m.Hello(at.terms.digest(), "clear", m.ANSWERING)
+    at.refuses("p1", hello, "must not connect")  # a site that answers has no part here
+    at.refuses("p1", m.Answer(NONCES[0], Q), "must say hello")
+    at.refuses("q0", m.Answer(NONCES[0], 11), "at most 10")
     at.greet(("p0", m.QUERYING))
-    assert "itself" in refusal(at.hear("p0", m.Answer(NONCES[0], Q)), "p0")
+    at.refuses("p0", m.Answer(NONCES[0], Q), "itself")
     at.willing()
-    again = at.hear("q0", m.Answer(NONCES[0], Q))
-    assert "already asked" in refusal(again, "q0")
-    assert "already" in refusal(at.hear("pg", m.Confirmed(NONCES[0], "q0", Q)), "pg")
-    assert "not known" in refusal(at.hear("pg", m.Confirmed(NONCES[5], "q0", Q)), "pg")
+    at.refuses("q0", m.Answer(NONCES[0], Q), "already asked")
+    at.refuses("pg", m.Confirmed(NONCES[0], "q0", Q), "already")
+    at.refuses("pg", m.Confirmed(NONCES[5], "q0", Q), "not known")
 
 
 def test_batches_that_nobody_confirmed_are_not_remembered() -> None:
@@ -249,21 +238,20 @@ def test_batches_that_nobody_confirmed_are_not_remembered() -> None:
     assert not at.role._seen
 
 
-def test_an_answering_party_says_why_it_cannot_answer() -> None:
-    for end in ("refused", "lost", "late"):
-        at = AtParty()
-        at.role.on(Tick(5.0))
-        at.hear("q0", m.Answer(NONCES[0], Q))
-        if end == "refused":
-            actions = at.hear("pg", m.Refused(None, "other terms"))
-        elif end == "lost":
-            actions = at.role.on(Lost("pg", m.GUARDIAN))
-        else:
-            actions = at.role.on(Tick(16.0))
-        (told_so,) = sent(actions, m.Refused)
-        assert told_so.batch == NONCES[0]
-        assert "p0 cannot answer" in told_so.why
-        assert any(isinstance(a, Complain) for a in actions)
+@pytest.mark.parametrize(
+    "end",
+    [Received("pg", m.Refused(None, "other terms")), Lost("pg", m.GUARDIAN), Tick(16.0)],
+    ids=["refused", "lost", "late"],
+)
+def test_an_answering_party_says_why_it_cannot_answer(end: Any) -> None:
+    at = AtParty()
+    at.role.on(Tick(5.0))
+    at.hear("q0", m.Answer(NONCES[0], Q))
+    actions = at.role.on(end)
+    (told,) = sent(actions, m.Refused)
+    assert told.batch == NONCES[0]
+    assert "p0 cannot answer" in told.why
+    assert any(isinstance(a, Complain) for a in actions)
 
 
 def test_a_broken_session_is_told_to_the_guardian_and_masks_are_never_sent() -> None:
@@ -279,12 +267,11 @@ def test_a_broken_session_is_told_to_the_guardian_and_masks_are_never_sent() -> 
 
 
 class AtQuerier(Bench):
-    def __init__(self, *, abreast: int = 8, **more: Any) -> None:
-        self.terms = terms_of(features=Q, **more)
+    def __init__(self) -> None:
+        self.terms = terms_of(features=Q)
         self.journal = QuerierJournal(":memory:", self.terms.promise(), "q0")
-        role = QueryingParty(
-            self.terms, "q0", identity(Q, Q), self.journal, "clear", Entropy(1), abreast=abreast
-        )
+        rows, entropy = identity(Q, Q), Entropy(1)
+        role = QueryingParty(self.terms, "q0", rows, self.journal, "clear", entropy, abreast=8)
         super().__init__(role)
         (first,) = role.start()
         assert (first.to, first.role, first.message.kind) == ("pg", m.GUARDIAN, "hello")
@@ -301,35 +288,33 @@ class AtQuerier(Bench):
         shares = [{"share": np.ones((Q, 2), np.int64)}]
         return self.role.on(Computed(compute.session, shares))
 
-    def decided(self) -> list[Any]:
+    def computed(self, label: int) -> list[Any]:
+        """Go on to a decision that came out as so many times this label."""
         self.grant()
         for party in ("p0", "p1"):
             self.share(party)
         actions = self.share("p2")
         assert sent(actions, m.Decide) == [m.Decide(NONCES[0], ("p0", "p1", "p2"), 0)]
-        return self.hear("pg", m.Ready(NONCES[0], ("p0", "p1"), 1))
+        (compute,) = self.hear("pg", m.Ready(NONCES[0], ("p0", "p1"), 1))
+        outputs = [{"label": np.full((Q, 2), label, np.int64)}]
+        return self.role.on(Computed(compute.session, outputs))
 
 
 def test_the_querying_party_believes_only_what_it_asked_for() -> None:
     at = AtQuerier()
-    assert "not asked for" in refusal(at.hear("pg", m.Grant(NONCES[0], NONCES[3], Q)), "pg")
-    assert "5 queries were granted" in refusal(
-        at.hear("pg", m.Grant(NONCES[0], at.ask.nonce, 5)), "pg"
-    )
+    at.refuses("pg", m.Grant(NONCES[0], NONCES[3], Q), "not asked for")
+    at.refuses("pg", m.Grant(NONCES[0], at.ask.nonce, 5), "5 queries were granted")
     at.grant()
-    assert "must say hello as guardian" in refusal(
-        at.hear("p0", m.Ready(NONCES[0], ("p0", "p1"), 1)), "p0"
-    )
-    early = at.hear("pg", m.Ready(NONCES[0], ("p0", "p1"), 1))
-    assert "not submitted" in refusal(early, "pg")
-    assert "too early" in refusal(at.hear("pg", m.Closed(NONCES[0])), "pg")
-    assert "not the one" in refusal(at.hear("pg", m.Closed(NONCES[1])), "pg")
+    ready = m.Ready(NONCES[0], ("p0", "p1"), 1)
+    at.refuses("p0", ready, "must say hello as guardian")
+    at.refuses("pg", ready, "not submitted")
+    at.refuses("pg", m.Closed(NONCES[0]), "too early")
+    at.refuses("pg", m.Closed(NONCES[1]), "not the one")
     for party in ("p0", "p1", "p2"):
         at.share(party)
     for parties in (("p0",), ("p0", "p1", "px")):
-        bad = at.hear("pg", m.Ready(NONCES[0], parties, 1))
-        assert "parties other than agreed" in refusal(bad, "pg")
-    assert at.hear("pg", m.Ready(NONCES[0], ("p0", "p1"), 1))
+        at.refuses("pg", m.Ready(NONCES[0], parties, 1), "parties other than agreed")
+    assert at.hear("pg", ready)
 
 
 def test_a_broken_journal_ends_the_batch_and_its_place_stays_at_home() -> None:
@@ -341,16 +326,13 @@ def test_a_broken_journal_ends_the_batch_and_its_place_stays_at_home() -> None:
     assert ":memory:" not in sent(actions, m.Refused)[0].why
     pg = AtGuardian()
     pg.journal.close()
-    actions = pg.hear("q0", m.Ask(Q, 0, NONCES[0]))
-    assert refusal(actions, "q0") == "the records of this site cannot be used"
+    pg.refuses("q0", m.Ask(Q, 0, NONCES[0]), "the records of this site cannot be used")
     assert pg.ledger.published() == []
 
 
 def test_labels_that_are_none_are_not_stored() -> None:
     at = AtQuerier()
-    (compute,) = at.decided()
-    bad = [{"label": np.full((Q, 2), 7, np.int64)}]
-    (fail,) = at.role.on(Computed(compute.session, bad))
+    (fail,) = at.computed(label=7)
     assert isinstance(fail, Fail)
     assert at.journal.batches() == []
 
@@ -369,32 +351,14 @@ def test_a_guardian_that_fails_ends_the_batch_but_stored_labels_are_kept(end: st
     at = AtQuerier()
     at.role.on(Tick(0.0))
     if end == "broken":
-        at.decided()
+        at.grant()
     (fail,) = [a for a in at.role.on(GUARDIAN_FAILS[end]) if isinstance(a, Fail)]
     assert isinstance(fail.error, pv.BudgetError if end == "refused" else pv.errors.PeerError)
     if end in ("lost", "late", "refused"):
         at = AtQuerier()
         at.role.on(Tick(0.0))
-        (compute,) = at.decided()
-        at.role.on(Computed(compute.session, [{"label": np.ones((Q, 2), np.int64)}]))
+        at.computed(label=1)
         assert any(isinstance(a, Finish) for a in at.role.on(GUARDIAN_FAILS[end]))
-
-
-def test_requests_that_break_a_rule_charge_nothing() -> None:
-    at = AtGuardian(most_queries=10)
-    assert "at most 10 queries" in refusal(at.hear("q0", m.Ask(11, 0, NONCES[0])), "q0")
-    poor = AtGuardian(epsilon=0.5)
-    actions = poor.hear("q0", m.Ask(Q, 0, NONCES[0]))
-    assert "allows 0 more" in refusal(actions, "q0")
-    assert sent(actions, m.Refused)[0].code == "budget"
-    assert at.ledger.published() == poor.ledger.published() == []
-    assert poor.journal.open_batch("q0") is None
-    at.granted(nonce=1)
-    before = at.ledger.published()
-    again = at.hear("q0", m.Ask(Q, 0, NONCES[1]))
-    assert "made before" in refusal(again, "q0")
-    assert sent(again, m.Refused)[0].code == "repeated"
-    assert at.ledger.published() == before
 
 
 def test_models_and_rows_that_do_not_fit_are_refused() -> None:

@@ -8,6 +8,7 @@ mechanism (whose own distribution the noise is, see test_noise).
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -50,16 +51,9 @@ class Run:
         self.voters = terms.voters("q0")
         self.labels = len(terms.labels)
         self.quiet = rng.random() < 0.5  # the two worlds speak in different batches
-        self.outcomes = (
-            np.array(
-                np.meshgrid(
-                    *[[0, 1] + ([-1] if terms.mechanism.gate is not None else [])]
-                    * (rows * self.labels)
-                )
-            )
-            .reshape(rows * self.labels, -1)
-            .T.reshape(-1, rows, self.labels)
-        )
+        each = (0, 1) if terms.mechanism.gate is None else (0, 1, -1)
+        cells = list(product(each, repeat=rows * self.labels))
+        self.outcomes = np.array(cells).reshape(-1, rows, self.labels)
 
     def grow(self, batches: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Return the log-probabilities of all transcripts in both worlds."""

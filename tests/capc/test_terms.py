@@ -1,8 +1,7 @@
-"""Terms are checked, agreed on by digest, and written as plain data."""
+"""Terms are checked, and agreed on by digest; written and read again: test_site."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -12,29 +11,8 @@ from tests.refusals import refused
 
 import privote as pv
 from privote.capc.terms import Terms
-from privote.mechanisms import mechanism_of
 
-MECHANISMS = [
-    pv.BinaryVoting(sigma=7.0),
-    pv.BinaryVoting(sigma=7.0, quota=0.3),
-    pv.BinaryVoting(sigma=7.0, false_alarm=0.05),
-    pv.BinaryVoting(link=pv.OptimalLink(cost=0.1, order=4.0)),
-    pv.BinaryVoting(sigma=7.0, gate=pv.Gate(threshold=5, sigma=3)),
-    pv.TauVoting(sigma=7.0, tau=1.8, grid=1024),
-    pv.TauVoting(sigma=7.0, tau=1.8, norm=1, grid=99, gate=pv.Gate(threshold=5, sigma=3)),
-]
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS, ids=str)
-def test_terms_survive_being_written(mechanism: pv.Mechanism) -> None:
-    terms = terms_of(mechanism, queriers=("q0", "p0"))
-    again = Terms.from_dict(json.loads(json.dumps(terms.to_dict())))
-    assert again.digest() == terms.digest()
-    assert again.promise() == terms.promise()
-    assert again.mechanism == mechanism
-    assert mechanism_of(mechanism.parameters()) == mechanism
-
-
+LINK = pv.BinaryVoting(link=pv.OptimalLink(cost=0.1, order=4.0))
 CHANGES: dict[str, Any] = {
     "name": "another",
     "labels": ("x", "y"),
@@ -84,6 +62,10 @@ BAD: dict[str, tuple[dict[str, Any], str | None]] = {
     "labels by party": ({"parties": {"p0": "all", "p1": "all"}}, "parties"),
     "nobody asks": ({"queriers": ()}, "queriers"),
     "timeout": ({"timeout": float("inf")}, "timeout"),
+    "noise": ({"noise": "both"}, "noise"),
+    "no shares": ({"noise": "sites", "mechanism": pv.TauVoting(sigma=2, tau=1, grid=9)}, None),
+    "no shares of a link": ({"noise": "sites", "mechanism": LINK}, None),
+    "noise too large": ({"noise": "sites", "mechanism": pv.BinaryVoting(sigma=1e5)}, None),
 }
 
 

@@ -76,7 +76,6 @@ def test_certificates_are_made_pinned_and_listed(run: Run, tmp_path: Path) -> No
         done = run("capc", "certs", "make", "north", "--folder", folder, "--json")
         assert done.exit_code == 0, done.output
         prints.append(json.loads(done.output)["fingerprint"])
-    assert stat.S_IMODE((tmp_path / "north" / "north.key").stat().st_mode) == 0o600
     assert run("capc", "certs", "make", "north", "--folder", "north").exit_code == 2
     wrong = run("capc", "certs", "pin", "north/north.pem", "--name", "south")
     assert (wrong.exit_code, (tmp_path / "trust").exists()) == (2, False)
@@ -178,8 +177,8 @@ def test_what_others_can_read_or_change_is_told(coalition: Any, tmp_path: Path) 
     assert site.model is not None
     folder = site.model.parent
     told: list[str] = []
-    for path, mode, count in ((folder, 0o755, 2), (folder, 0o700, 0)):
-        path.chmod(mode)
+    for mode, count in ((0o755, 2), (0o700, 0)):
+        folder.chmod(mode)
         site.model.chmod(0o644)
         site.trust.chmod(0o777)
         told.clear()
