@@ -231,6 +231,18 @@ def test_a_model_is_trained_charged_saved_and_used(tables, tmp_path, method, mor
     assert not (tmp_path / "two").exists()
 
 
+def test_neighbours_vote_and_their_student_is_charged_once(tables, tmp_path):
+    asked = (*COLUMNS, "--method", "neighbours", "--ledger", tmp_path / "a.ledger")
+    result = train(tables, *asked, "--output", tmp_path / "run", "--json")
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
+    assert facts["method"] == "neighbours"
+    assert 4 < facts["release"]["epsilon"] <= 8
+    owner = json.loads((tmp_path / "run" / "for-the-owner.json").read_text())
+    assert owner["test"][0]["AUC"] > 0.7
+    assert train(tables, *asked, "--output", tmp_path / "two").exit_code == 3  # the budget is used
+
+
 def test_networks_learn_from_images_and_are_saved(tmp_path):
     pytest.importorskip("skorch")
     kind = ("--method", "teachers", "--network", "smallcnn", "--epochs", 2, "--teachers", 2)
