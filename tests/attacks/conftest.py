@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,7 @@ from typer.testing import CliRunner
 from privote.cli import app
 from privote.ledger.records import RELEASED
 
-__all__ = ["Outcome", "check", "database", "full", "path", "scaled", "server", "time_limit"]
-
-Outcome = Callable[[str, int, int], None]
+__all__ = ["database", "path", "server"]  # fixtures that attacks ask for
 
 
 def full() -> bool:
@@ -65,17 +63,44 @@ def check(file: Path, ledger: Path) -> dict[str, Any]:
     return said
 
 
-@pytest.fixture
-def outcome(request: pytest.FixtureRequest) -> Outcome:
-    """Return ``outcome(attack, tried, through)``: keeps a line of the table, and judges it."""
+def accepted(
+    kind: type[Exception] | tuple[type[Exception], ...],
+    call: Callable[..., object],
+    *given: Any,
+    **named: Any,
+) -> bool:
+    """Return whether a call goes through; False if it is refused with an error of this kind."""
+    try:
+        call(*given, **named)
+    except kind:
+        return False
+    return True
 
-    def say(attack: str, tried: int, through: int) -> None:
+
+class Outcome:
+    """Keeps a line of the table for each attack, and judges it."""
+
+    def __init__(self, test: str) -> None:
+        self._test = test
+
+    def __call__(self, attack: str, tried: int, through: int) -> None:
+        """Say how often an attack was tried, and how often it got through."""
         table = os.environ.get("PRIVOTE_ATTACKS_TABLE")
         if table:
             line = {"attack": attack, "tried": int(tried), "through": int(through)}
             with open(table, "a") as stream:
-                stream.write(json.dumps({**line, "test": request.node.nodeid}) + "\n")
+                stream.write(json.dumps({**line, "test": self._test}) + "\n")
         assert tried > 0, f"{attack}: nothing was tried"
         assert through == 0, f"{attack}: {through} of {tried} got through"
 
-    return say
+    def of(self, attack: str, found: Iterable[object]) -> None:
+        """Say what came of each try: nothing (None, False), or what got through."""
+        tries = list(found)
+        through = [each for each in tries if each]
+        print(*through[:5], sep="\n")
+        self(attack, len(tries), len(through))
+
+
+@pytest.fixture
+def outcome(request: pytest.FixtureRequest) -> Outcome:
+    return Outcome(request.node.nodeid)
