@@ -18,6 +18,7 @@ import pytest
 from tests.ledger.conftest import database, path, server
 from typer.testing import CliRunner
 
+import privote as pv
 from privote.cli import app
 from privote.ledger.records import RELEASED
 
@@ -75,6 +76,27 @@ def accepted(
     except kind:
         return False
     return True
+
+
+def differing(said: dict[str, Any]) -> set[str]:
+    """Return the facts of which `privote ledger check` says that they differ."""
+    return {each["fact"] for each in said["differences"]}
+
+
+class Killed(BaseException):
+    """Stands for a process that ends."""
+
+
+def dying_at(kind: str) -> Callable[..., Any]:
+    """Return an ``append`` of the ledger that ends the process before an entry of this kind."""
+    append = pv.Ledger.append
+
+    def dying(self: pv.Ledger, body: dict[str, Any], sealed: Any = None) -> Any:
+        if body["kind"] == kind:
+            raise Killed
+        return append(self, body, sealed)
+
+    return dying
 
 
 class Outcome:

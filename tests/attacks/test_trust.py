@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.attacks.conftest import Outcome, check
+from tests.attacks.conftest import Killed, Outcome, accepted, check, differing, dying_at
 from tests.refusals import refused
 from typer.testing import CliRunner
 
@@ -34,10 +34,6 @@ QUERIES = {"allowance": None, "worst-case": None, "ptr": 5, "data-dependent": 20
 def label(path: Path, guarantee: str = "worst-case", **changes: Any) -> pv.Release:
     asked = {**BUDGET, "queries": QUERIES[guarantee], "guarantee": guarantee, **changes}
     return pv.label(asked.pop("votes", VOTES), **{"ledger": path, "dataset": guarantee, **asked})
-
-
-def differing(said: dict[str, Any]) -> set[str]:
-    return {each["fact"] for each in said["differences"]}
 
 
 def write(file: Path, labels: Any, facts: dict[str, Any], names: Any = None) -> Path:
@@ -156,7 +152,7 @@ FORGED: dict[str, Any] = {
 @pytest.mark.parametrize("guarantee", QUERIES)
 def test_every_fact_forged_in_turn(path: Path, guarantee: str, outcome: Outcome) -> None:
     release = label(path, guarantee)
-    facts, tried, through = release.facts(), 0, 0
+    facts, found = release.facts(), []
     for name, value in FORGED.items():
         if facts[name] == value:
             continue
@@ -166,7 +162,7 @@ def test_every_fact_forged_in_turn(path: Path, guarantee: str, outcome: Outcome)
         two.write_text(json.dumps({**forged, "digest": digest_of_facts(forged)}))
         for file in (one, two):
             said = check(file, path)
-            tried, through = tried + 1, through + (said["status"] == RELEASED)
+            found.append(said["status"] == RELEASED)
             if file.suffix == ".json" and name not in ("drawn", "sha256"):
                 assert name in differing(said), (name, said)
         two.write_text(json.dumps({**facts, name: value}))  # by one who leaves the digest
@@ -176,14 +172,14 @@ def test_every_fact_forged_in_turn(path: Path, guarantee: str, outcome: Outcome)
         for drawn in (release.drawn, (digest_of(labels.astype(np.int8)),)):
             forged = {**room_facts, "drawn": list(drawn)}
             said = check(write(path.with_name("l.npz"), labels.astype(np.int8), forged), path)
-            tried, through = tried + 1, through + (said["status"] == RELEASED)
-    outcome(f"forged facts and labels ({guarantee})", tried, through)
+            found.append(said["status"] == RELEASED)
+    outcome.of(f"forged facts and labels ({guarantee})", found)
 
 
 def test_edited_releases_do_not_load(path: Path, tmp_path: Path, outcome: Outcome) -> None:
     release = label(path, queries=10)
     named = replace(release, query_names=tuple(f"q{i}" for i in range(release.answered)))
-    facts, file, through = named.facts(), tmp_path / "edited.npz", 0
+    facts, file, found = named.facts(), tmp_path / "edited.npz", []
     names, text = list(named.query_names or ()), json.dumps(facts)
     files: list[dict[str, Any]] = [
         {"facts": json.dumps({**facts, name: value})} for name, value in FORGED.items()
@@ -204,36 +200,28 @@ def test_edited_releases_do_not_load(path: Path, tmp_path: Path, outcome: Outcom
         if held["names"] is not None:
             arrays["query_names"] = np.array(held["names"])
         np.savez(file, **arrays)
-        try:
-            pv.Release.load(file)
-            through += 1
-        except pv.InputError:
-            pass
-    outcome("edited releases", len(files), through)
+        found.append(accepted(pv.InputError, pv.Release.load, file))
+    outcome.of("edited releases", found)
     np.savez(file, query_names=np.array(names), facts=np.array(text), labels=named.labels)
     assert pv.Release.load(file).digest == named.digest  # in whatever order
 
 
 def test_two_members_of_one_name(path: Path, tmp_path: Path) -> None:
-    release = label(path, queries=10)
-    release.save(tmp_path / "r.npz")
+    release, file = label(path, queries=10), tmp_path / "r.npz"
+    release.save(file)
     forged = {**release.facts(), "epsilon": 0.01}
-    write(tmp_path / "f.npz", release.labels, forged)
-    with zipfile.ZipFile(tmp_path / "f.npz") as source:
+    with zipfile.ZipFile(write(tmp_path / "f.npz", release.labels, forged)) as source:
         data = source.read("facts.npy")
-    with (
-        zipfile.ZipFile(tmp_path / "r.npz", "a") as both,
-        pytest.warns(UserWarning, match="Duplicate"),
-    ):
+    with zipfile.ZipFile(file, "a") as both, pytest.warns(UserWarning, match="Duplicate"):
         both.writestr("facts.npy", data)
-    with pytest.raises(pv.InputError):
-        pv.Release.load(tmp_path / "r.npz")
-    assert check(tmp_path / "r.npz", path)["status"] == "refused"
+    with refused():
+        pv.Release.load(file)
+    assert check(file, path)["status"] == "refused"
 
 
 def test_words_other_than_those_of_the_facts(path: Path, tmp_path: Path, outcome: Outcome) -> None:
     write_statement(label(path, queries=10), tmp_path / "s.txt")
-    text, through = (tmp_path / "s.txt").read_text(), 0
+    text, found = (tmp_path / "s.txt").read_text(), []
     lines = text.splitlines()
     forged = [
         text.replace("epsilon: ", "epsilon: 0.01. Not "),
@@ -246,9 +234,9 @@ def test_words_other_than_those_of_the_facts(path: Path, tmp_path: Path, outcome
     for words in forged:
         (tmp_path / "s.txt").write_text(words)
         said = check(tmp_path / "s.txt", path)
-        through += said["status"] == RELEASED
+        found.append(said["status"] == RELEASED)
         assert "text" in differing(said)
-    outcome("statements in other words than their facts", len(forged), through)
+    outcome.of("statements in other words than their facts", found)
     (tmp_path / "s.json").unlink()
     assert check(tmp_path / "s.txt", path)["status"] == "refused"
 
@@ -281,26 +269,21 @@ def test_other_ledgers_and_older_ones(path: Path, tmp_path: Path) -> None:
 # -- after a crash ---------------------------------------------------------------------------------
 
 
-class Killed(BaseException):
-    """Stands for a process that ends."""
-
-
 @pytest.mark.parametrize("guarantee", QUERIES)
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_crash_around_the_record(
     path: Path, tmp_path: Path, guarantee: str, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    output, append = tmp_path / "r.npz", pv.Ledger.append
+    output = tmp_path / "r.npz"
 
-    def dying(self: pv.Ledger, body: dict[str, Any], sealed: Any = None) -> Any:
-        if body["kind"] == "outcome" and moment == "before":
-            raise Killed
-        return append(self, body, sealed)
+    def never_saved(*_: object) -> None:
+        raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(pv.Ledger, "append", dying)
-        if moment == "after":
-            patch.setattr(pv.Release, "save", lambda *_: (_ for _ in ()).throw(Killed))
+        if moment == "before":
+            patch.setattr(pv.Ledger, "append", dying_at("outcome"))
+        else:
+            patch.setattr(pv.Release, "save", never_saved)
         with pytest.raises(Killed):
             label(path, guarantee, output=output)
     shutil.copy(tmp_path / ".r.npz.draft", tmp_path / "copy")
@@ -321,19 +304,21 @@ def test_a_crash_around_the_record(
 
 def test_a_draft_records_no_more_than_was_charged(path: Path, outcome: Outcome) -> None:
     """What a draft holds is the owner's file: a ledger vouches only for what it charged."""
-    release, through = label(path), 0
-    assert release.ledger is not None
-    forged = [
-        replace(release, labels=1 - release.labels),  # its labels are recorded already
-        replace(release, labels=1 - release.labels, epsilon=0.01),
-        replace(release, labels=1 - release.labels, dataset="another"),
-        replace(release, ledger={"entry": 2, "digest": "0" * 64}, labels=1 - release.labels),
+    release = label(path)
+    other = replace(release, labels=1 - release.labels)
+    forged: list[dict[str, Any]] = [
+        {},  # labels are recorded already
+        {"epsilon": 0.01},
+        {"dataset": "another"},
+        {"ledger": {"entry": 2, "digest": "0" * 64}},
     ]
-    for kept in forged:
+    found = []
+    for facts in forged:
+        kept = replace(other, **facts)
         with refused(None, DrawnError):
             record_kept(path, kept, 0)
         kept.save(path.with_name("r.npz"))
-        through += check(path.with_name("r.npz"), path)["status"] != DIFFERS
+        found.append(check(path.with_name("r.npz"), path)["status"] != DIFFERS)
     with closing(pv.Ledger.open(path)) as ledger:
         assert len(ledger.records().outcomes) == 1
-    outcome("forged drafts that a ledger would vouch for", len(forged), through)
+    outcome.of("forged drafts that a ledger would vouch for", found)
