@@ -98,6 +98,7 @@ CASES: dict[str, tuple[Run, str]] = {
     "moments": (_train("moments"), "draft"),
     "teachers": (_train("teachers", **TEACHERS), "draft"),
 }
+LABELS = ["label-allowance", "label-worst-case"]
 if full():
     CASES["dpsgd"] = (_train("dpsgd", steps=4, sample_rate=0.5), "draft")
 
@@ -161,7 +162,7 @@ def test_copies_of_a_draft_are_drawn_once(
     outcome(f"copies of a draft, resumed one after the other: {case}", tried, through)
 
 
-@pytest.mark.parametrize("case", ["label-allowance", "label-worst-case"])
+@pytest.mark.parametrize("case", LABELS)
 def test_a_copy_that_was_finished_without_votes_ends_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, case: str
 ) -> None:
@@ -176,7 +177,7 @@ def test_a_copy_that_was_finished_without_votes_ends_the_others(
     outcome.of(f"drawn anew after a copy was finished: {case}", found)
 
 
-@pytest.mark.parametrize("case", ["label-worst-case", "gradients", "moments", "teachers"])
+@pytest.mark.parametrize("case", [*LABELS, "gradients", "moments", "teachers"])
 def test_what_a_ledger_paid_for_is_not_resumed_without_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, case: str
 ) -> None:
