@@ -16,7 +16,8 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -138,16 +139,15 @@ class Runs:
         code = json.loads(self._process.stdout.readline())
         return code, Path(files["log"]).read_text()
 
-    def whole(self, case: Case) -> tuple[int, list[str], list[Any]]:
+    def whole(self, case: str) -> tuple[int, list[str], list[Any]]:
         """Return how many calls a run has after its charge, its files, and what they amount to."""
-        if case.name not in self._whole:
-            folder = self.folder / case.name.replace(" ", "-")
-            folder.mkdir()
-            code, log = self.go(*case.command(folder))
+        if case not in self._whole:
+            folder = made(self.folder / case)
+            code, log = self.go(*COMMANDS[case](folder))
             assert code == 0, log
             calls = json.loads((self.folder / "driver.calls").read_text())
-            self._whole[case.name] = calls, files_in(folder), case.amount(folder)
-        return self._whole[case.name]
+            self._whole[case] = calls, files_in(folder), amount(folder)
+        return self._whole[case]
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -155,14 +155,10 @@ class Runs:
         self._process.wait(timeout=60)
 
 
-@dataclass(frozen=True)
-class Case:
-    """A verb that charges: its command in a folder, and what its files amount to, to compare."""
-
-    name: str
-    command: Callable[[Path], list[object]]
-    amount: Callable[[Path], list[Any]]
-    kills: int  # at full size
+def made(folder: Path) -> Path:
+    """Make a folder."""
+    folder.mkdir()
+    return folder
 
 
 def files_in(folder: Path) -> list[str]:
@@ -173,9 +169,8 @@ def files_in(folder: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    made = Runs(tmp_path_factory.mktemp("driver"))
-    yield made
-    made.close()
+    with closing(Runs(tmp_path_factory.mktemp("driver"))) as opened:
+        yield opened
 
 
 def entries(ledger: Path) -> int:
@@ -208,7 +203,7 @@ def poll_command(folder: Path) -> list[object]:
     ]  # fmt: skip
 
 
-def train_command(folder: Path, *method: object) -> list[object]:
+def train_command(folder: Path, method: tuple[object, ...]) -> list[object]:
     rng = np.random.default_rng(0)
     for name, rows in (("private", 120), ("public", 40)):
         X = rng.normal(size=(rows, 3))
@@ -217,8 +212,6 @@ def train_command(folder: Path, *method: object) -> list[object]:
             writer = csv.writer(stream)
             writer.writerow(["a", "b", "c", "flu", "cold"])
             writer.writerows(np.column_stack([X, Y]).tolist())
-    if not method:
-        method = ("teachers", "--teachers", 8, "--rounds", 2, "--queries", 20)
     return [
         "train", folder / "private.csv", "--labels", "flu,cold", "--public", folder / "public.csv",
         "--epsilon", 8, "--delta", 1e-5, "--ledger", folder / "a.ledger", "--output",
@@ -226,113 +219,88 @@ def train_command(folder: Path, *method: object) -> list[object]:
     ]  # fmt: skip
 
 
-def label_amount(folder: Path) -> list[Any]:
-    facts = json.loads((folder / "out.json").read_text())
-    rows = len((folder / "out.csv").read_text().splitlines()) - 1
-    return [rows, *(facts[name] for name in ("answered", "so_far", "epsilon", "allowance"))]
+# What a run amounts to: numbers that are not drawn.
+RESULTS = ("out.json", "page/poll.json", "run/statement.json")
+FACTS = ("epsilon", "budget", "gap", "answered", "so_far", "steps", "noise_multiplier", "records")
 
 
-def poll_amount(folder: Path) -> list[Any]:
-    facts = json.loads((folder / "page" / "poll.json").read_text())
-    return [facts["epsilon"], facts["budget"], len(facts["shares"]), facts["gap"]]
+def amount(folder: Path) -> list[Any]:
+    """Return what the files of a run amount to, to compare: of any verb."""
+    (file,) = (each for each in RESULTS if (folder / each).exists())
+    facts = json.loads((folder / file).read_text())
+    tables = [folder / "out.csv", folder / "run" / "labels.csv"]
+    rows = [len(table.read_text().splitlines()) for table in tables if table.exists()]
+    terms = facts.get("terms") or {}
+    allowance = None if "learnt" in terms else facts.get("allowance")  # else it is drawn
+    shares = len(facts.get("shares") or ())
+    return [rows, shares, terms, allowance, *(facts.get(name) for name in FACTS)]
 
 
-def train_amount(folder: Path) -> list[Any]:
-    facts = json.loads((folder / "run" / "statement.json").read_text())
-    labels = folder / "run" / "labels.csv"
-    rows = len(labels.read_text().splitlines()) if labels.exists() else 0
-    names = ["epsilon", "answered", "so_far", "steps", "noise_multiplier", "records", "terms"]
-    names += [] if "learnt" in (facts.get("terms") or {}) else ["allowance"]  # which is drawn
-    return [rows, *(facts.get(name) for name in names)]
-
-
-def _trained(name: str, *more: object) -> Case:
-    if not more:
-        more = (name,)
-    return Case(f"train {name}", lambda folder: train_command(folder, *more), train_amount, 40)
-
-
-CASES = [
-    Case("label", lambda folder: [*label_command(folder)], label_amount, 200),
-    Case("poll", poll_command, poll_amount, 200),
-    _trained("teachers", "teachers", "--teachers", 8, "--rounds", 2, "--queries", 20),
-    _trained("neighbours"),
-    _trained("gradients", "gradients", "--steps", 20),
-    _trained("moments"),
-    _trained("dpsgd", "dpsgd", "--steps", 8, "--sample-rate", 0.5, "--network", "linear"),
-]
+COMMANDS: dict[str, Callable[[Path], list[object]]] = {
+    "label": label_command,
+    "poll": poll_command,
+    **{
+        f"train-{method}": partial(train_command, method=(method, *more))
+        for method, *more in (
+            ("teachers", "--teachers", 8, "--rounds", 2, "--queries", 20),
+            ("neighbours",),
+            ("gradients", "--steps", 20),
+            ("moments",),
+            ("dpsgd", "--steps", 8, "--sample-rate", 0.5, "--network", "linear"),
+        )
+    },
+}
 
 
 def finished(folder: Path) -> bool:
     """Return whether everything that label was to write is there, and nothing else."""
-    left = [*folder.rglob("*.draft"), *folder.rglob("*.part*"), *folder.glob(".out*")]
-    files = [folder / "out.csv", folder / "out.txt", folder / "out.json"]
-    return not left and all(file.exists() and file.stat().st_size for file in files)
+    files = ["out.csv", "out.json", "out.txt", "votes.npy"]
+    return files_in(folder) == files and all((folder / name).stat().st_size for name in files)
 
 
 @pytest.mark.parametrize("signal", [9, 2], ids=["SIGKILL", "SIGINT"])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
+@pytest.mark.parametrize("case", COMMANDS)
 def test_killed_at_any_moment_after_the_charge(
-    tmp_path: Path, runs: Runs, outcome: Outcome, case: Case, signal: int
+    tmp_path: Path, runs: Runs, outcome: Outcome, case: str, signal: int
 ) -> None:
-    if "dpsgd" in case.name:
+    """The same command without --resume would pay again: it is refused, and changes nothing."""
+    if "dpsgd" in case:
         pytest.importorskip("opacus")
-    calls, files, amount = runs.whole(case)
-    rng, through, resumed = np.random.default_rng(signal), [], 0
-    kills = scaled(2, case.kills) if signal == 9 else scaled(1, case.kills // 4)
+    calls, files, wanted = runs.whole(case)
+    rng, found = np.random.default_rng(signal), []
+    most = 40 if "train" in case else 200
+    kills = scaled(2, most) if signal == 9 else scaled(1, most // 4)
     for turn in range(kills):
-        folder = tmp_path / f"{turn}"
-        folder.mkdir()
-        arguments, ledger = case.command(folder), folder / "a.ledger"
+        folder = made(tmp_path / f"{turn}")
+        arguments, ledger = COMMANDS[case](folder), folder / "a.ledger"
         # Half of them soon after the charge, the others anywhere.
         at = int(calls ** rng.random() if turn % 2 else 1 + calls * rng.random())
         code, log = runs.go(*arguments, at=at, signal=signal)
-        charged, whole = entries(ledger), files_in(folder) == files
-        good = charged == 1
+        left = files_in(folder)
+        good = entries(ledger) == 1
         if signal == 2:
-            good &= code in ((0, 6, 130) if whole else (6,))
-        if not whole:
-            resumed += 1
+            good &= code in ((0, 6, 130) if left == files else (6,))
+        if left != files:
+            code, log = runs.go(*arguments)
+            good &= code == 2 and "--resume" in log and files_in(folder) == left
             code, log = runs.go(*arguments, "--resume")
             good &= code == 0
-        good = good and files_in(folder) == files and case.amount(folder) == amount
+        good = good and files_in(folder) == files and amount(folder) == wanted
         good = good and entries(ledger) == 1
         good = good and invoke("ledger", "verify", ledger).exit_code == 0
-        if not good:
-            through.append((at, calls, charged, whole, code, log, files_in(folder)))
+        found.append(None if good else (at, calls, left, code, log, files_in(folder)))
     name = {9: "SIGKILL", 2: "SIGINT"}[signal]
-    print(resumed, through)
-    outcome(f"{case.name} ended by {name} after the charge: lost, or charged twice", kills,
-            len(through))  # fmt: skip
-
-
-def test_a_draft_that_was_not_finished_is_not_thrown_away(
-    tmp_path: Path, runs: Runs, outcome: Outcome
-) -> None:
-    """The same command without --resume would pay again: it is refused, and changes nothing."""
-    through = 0
-    for case in CASES:
-        if "dpsgd" in case.name:
-            continue
-        folder = tmp_path / case.name.replace(" ", "-")
-        folder.mkdir()
-        arguments, ledger = case.command(folder), folder / "a.ledger"
-        runs.go(*arguments, at=1)
-        before = files_in(folder)
-        code, log = runs.go(*arguments)
-        through += code != 2 or "--resume" not in log or files_in(folder) != before
-        through += entries(ledger) != 1
-    outcome("a run that was charged, begun anew", len(CASES) - 1, through)
+    outcome.of(f"{case} ended by {name} after the charge: lost, or charged twice", found)
 
 
 def printed(folder: Path) -> dict[str, tuple[list[object], int]]:
     """Return commands that print, and their exit codes where nothing can be printed."""
     label = label_command(folder)
-    train = [*train_command(folder, "moments"), "--dataset", "rows"]
+    train = [*train_command(folder, ("moments",)), "--dataset", "rows"]
     budget = ["--epsilon", 8, "--delta", 1e-5]
     sizes = ["--voters", 20, "--labels", 4, "--queries", 10, *budget]
     ledger, student = folder / "a.ledger", folder / "run" / "student.student"
-    alone = [part for part in poll_command(folder)[:-2]]
+    alone = poll_command(folder)[:-2]
     return {  # what is on disk is there; what was only printed is lost
         "label": (label, 0),
         "train": (train, 0),
@@ -354,29 +322,28 @@ def printed(folder: Path) -> dict[str, tuple[list[object], int]]:
 @pytest.mark.parametrize("how", ["full", "closed", "pipe"])
 def test_standard_output_that_fails(tmp_path: Path, runs: Runs, outcome: Outcome, how: str) -> None:
     """Results are on disk before anything is printed; then it is one sentence, and no traceback."""
-    commands, through = printed(tmp_path), []
+    commands, found = printed(tmp_path), []
     for name, (arguments, lost) in commands.items():
         code, log = runs.go(*arguments, stdout=how)
         wanted = lost if how != "pipe" or lost == 6 else 0
         silent = how == "pipe" and lost != 6
         said = [line for line in log.splitlines() if "standard output cannot be written" in line]
-        if code != wanted or "Traceback" in log or len(said) != (not silent):
-            through.append((name, code, wanted, log))
+        good = code == wanted and "Traceback" not in log and len(said) == (not silent)
+        found.append(None if good else (name, code, wanted, log))
     written = ["out.csv", "run/student.student", "p.csv", "page/poll.html", "l.json", "copy.db"]
-    through += [file for file in written if not (tmp_path / file).exists()]
+    found += [None if (tmp_path / file).exists() else file for file in written]
     code, log = runs.go(*commands["poll, no folder"][0], "--resume")
-    if code != 0 or "Ada" not in log or any(".draft" in name for name in files_in(tmp_path)):
-        through.append(("poll, resumed", code, log))
-    print(through)
-    outcome(f"standard output that is {how}, in every verb", len(commands) + 1, len(through))
+    assert code == 0, log
+    assert "Ada" in log
+    assert not any(".draft" in name for name in files_in(tmp_path))
+    outcome.of(f"standard output that is {how}, in every verb", found)
 
 
 def test_a_full_disk(tmp_path: Path, runs: Runs, outcome: Outcome) -> None:
     """Whatever a file may grow to: nothing is charged, or the labels can be had."""
-    tried = through = 0
+    found = []
     for turn, kilobytes in enumerate(np.linspace(100, 700, scaled(3, 20)).astype(int).tolist()):
-        folder = tmp_path / f"{turn}"
-        folder.mkdir()
+        folder = made(tmp_path / f"{turn}")
         arguments = label_command(folder, queries=60_000)
         limit = (kilobytes * 1024, resource.RLIM_INFINITY)
         result = subprocess.run(
@@ -386,35 +353,30 @@ def test_a_full_disk(tmp_path: Path, runs: Runs, outcome: Outcome) -> None:
             text=True,
             check=False,
         )
-        tried += 1
         charged = entries(folder / "a.ledger")
+        lost = result.returncode != 2 or (folder / "out.csv").exists()
         if charged and not finished(folder):
             code, _ = runs.go(*arguments, "--resume")
             kept = code == 0 and finished(folder) and entries(folder / "a.ledger") == charged
-            through += not (kept and result.returncode == 6)
-        elif not charged:
-            through += result.returncode != 2 or (folder / "out.csv").exists()
-    outcome("labels that outgrow the disk", tried, through)
+            lost = not (kept and result.returncode == 6)
+        elif charged:
+            lost = False
+        found.append(lost)
+    outcome.of("labels that outgrow the disk", found)
 
 
 def test_a_disk_that_is_full_right_after_the_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
 ) -> None:
     """The charge is in the ledger, its anchor cannot follow: what is paid for can still be had."""
-    commit, through = Ledger._anchor_commit, []
-    worst = ("--guarantee", "worst-case", "--queries", 1)
-    commands: dict[str, Callable[[Path], list[object]]] = {
-        "label": lambda folder: [*label_command(folder), *worst],
-        "poll": poll_command,
-        "train": lambda folder: train_command(folder, "moments"),
-    }
+    commit, found = Ledger._anchor_commit, []
 
     def full(path: Path, content: bytes) -> Path:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    for name, command in commands.items():
-        (folder := tmp_path / name).mkdir()
-        arguments = command(folder)
+    for name in ("label", "poll", "train-moments"):
+        folder = made(tmp_path / name)
+        arguments = COMMANDS[name](folder)
         with monkeypatch.context() as patched:
 
             def committed(self: Ledger, before: Any, added: Any, after: Any) -> None:
@@ -425,25 +387,17 @@ def test_a_disk_that_is_full_right_after_the_commit(
             patched.setattr(Ledger, "_anchor_commit", committed)
             first = invoke(*arguments)
         again = invoke(*arguments, "--resume")
-        if (first.exit_code, again.exit_code, entries(folder / "a.ledger")) != (6, 0, 1):
-            through.append((name, first.output, again.output))
-    print(through)
-    outcome("charged, and the disk is full before the anchor", len(commands), len(through))
+        good = (first.exit_code, again.exit_code, entries(folder / "a.ledger")) == (6, 0, 1)
+        found.append(None if good else (name, first.output, again.output))
+    outcome.of("charged, and the disk is full before the anchor", found)
 
 
-def test_an_output_that_leads_nowhere(tmp_path: Path, outcome: Outcome) -> None:
-    through = 0
-    for name in ("out.csv", "out.txt", "out.json"):
-        folder = tmp_path / name
-        folder.mkdir()
-        arguments = label_command(folder)
-        (folder / name).symlink_to(folder / "nowhere" / "file")
-        result = invoke(*arguments)
-        through += result.exit_code != 2 or entries(folder / "a.ledger") > 0
-    arguments = train_command(tmp_path)
-    (tmp_path / "run").symlink_to(tmp_path / "nowhere")
-    through += invoke(*arguments).exit_code != 2 or entries(tmp_path / "a.ledger") > 0
-    outcome("an output that is a dangling link", 4, through)
+@pytest.mark.parametrize("name", ["out.csv", "out.txt", "out.json", "run"])
+def test_an_output_that_leads_nowhere(tmp_path: Path, outcome: Outcome, name: str) -> None:
+    arguments = COMMANDS["train-moments" if name == "run" else "label"](tmp_path)
+    (tmp_path / name).symlink_to(tmp_path / "nowhere" / "file")
+    code = invoke(*arguments).exit_code
+    outcome("an output that is a dangling link", 1, code != 2 or entries(tmp_path / "a.ledger") > 0)
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.txt"])
@@ -461,27 +415,21 @@ def test_an_output_that_is_made_meanwhile(
     monkeypatch.setattr(Guardian, "release", slow)
     result = invoke(*arguments)
     charged = entries(tmp_path / "a.ledger")
-    through = result.exit_code != 6 or "is charged" not in result.output
-    through |= (tmp_path / name).read_text() != "mine"
+    kept = result.exit_code == 6 and (tmp_path / name).read_text() == "mine"
     (tmp_path / name).unlink()
-    through |= invoke(*arguments, "--resume").exit_code != 0
-    through |= not finished(tmp_path) or entries(tmp_path / "a.ledger") != charged
-    outcome(f"{name} made meanwhile", 1, int(through))
+    kept &= invoke(*arguments, "--resume").exit_code == 0
+    kept &= finished(tmp_path) and entries(tmp_path / "a.ledger") == charged
+    outcome(f"{name} made meanwhile", 1, not kept)
 
 
-def test_labels_of_other_votes_are_not_resumed(tmp_path: Path, outcome: Outcome) -> None:
+def test_labels_of_other_votes_are_not_resumed(
+    tmp_path: Path, runs: Runs, outcome: Outcome
+) -> None:
     """What lies in a draft is about the votes, or rows, that it was asked for."""
-    rng = np.random.default_rng(0)
-    for name in ("a.npy", "b.npy"):
-        np.save(tmp_path / name, rng.random((4, 9, 2)) < 0.5)
-    arguments = ["--mechanism", "binary", "--sigma", "9", "--epsilon", "8", "--delta", "1e-5"]
-    arguments += ["--output", str(tmp_path / "labels.csv")]
-    (tmp_path / ".labels.part.csv").mkdir()  # where the file is to be written
-    broken = invoke("label", str(tmp_path / "a.npy"), *arguments)
-    assert broken.exit_code == 6
-    assert "with --resume" in broken.stderr
-    (tmp_path / ".labels.part.csv").rmdir()
-    other = invoke("label", str(tmp_path / "b.npy"), *arguments, "--resume")
-    outcome("labels of other votes, resumed", 1, int(other.exit_code != 2))
-    assert "votes was 'a.npy', got 'b.npy'" in other.output
-    assert invoke("label", str(tmp_path / "a.npy"), *arguments, "--resume").exit_code == 0
+    verb, votes, *rest = label_command(tmp_path)
+    np.save(tmp_path / "b.npy", np.load(tmp_path / "votes.npy")[::-1])
+    assert runs.go(verb, votes, *rest, at=1)[0] == -9
+    other = invoke(verb, tmp_path / "b.npy", *rest, "--resume")
+    outcome("labels of other votes, resumed", 1, other.exit_code != 2)
+    assert "votes was 'votes.npy', got 'b.npy'" in other.output
+    assert invoke(verb, votes, *rest, "--resume").exit_code == 0
