@@ -11,6 +11,8 @@ import pytest
 from tests.refusals import refused
 
 import privote as pv
+from privote.dependencies import Implications
+from privote.entropy import Entropy
 from privote.votes import arrays as votefiles
 
 GOOD = np.zeros((4, 5, 3), dtype=bool)
@@ -31,7 +33,7 @@ def label(votes: Any = GOOD, **changes: Any) -> pv.Release:
 
 def electorate(**changes: Any) -> pv.Electorate:
     arguments: dict[str, Any] = {"voters": 5, "labels": 3, "epsilon": 50.0, "delta": 1e-5}
-    return pv.Electorate(mechanism=pv.BinaryVoting(sigma=3.0), **{**arguments, **changes})
+    return pv.Electorate(**{"mechanism": pv.BinaryVoting(sigma=3.0), **arguments, **changes})
 
 
 def sparse(**changes: Any) -> pv.SparseBallots:
@@ -44,6 +46,7 @@ def guardian(**changes: Any) -> pv.Guardian:
     return pv.Guardian(**{**arguments, **changes})
 
 
+implied = Implications.of
 BINARY, TAU = pv.BinaryVoting(sigma=3.0), pv.TauVoting(sigma=3.0, tau=1.0)
 LINK, GATE = pv.OptimalLink(cost=0.1, order=2.0), pv.Gate(threshold=1, sigma=1.0)
 LINKED = pv.BinaryVoting(link=LINK)
@@ -85,7 +88,10 @@ INPUT: Table = {
         lambda: sparse(voters=2.5),
         lambda: pv.audit.exact(BINARY, 0, 2),
     ],
-    "labels": [lambda: label(GOOD[:, :, :0])],
+    "labels": [
+        lambda: label(GOOD[:, :, :0]),
+        *(partial(pv.dependencies.consistent, bad, [(0, 1)]) for bad in ([[0.2, -1.0]], [[1, 2]])),
+    ],
     "max_positives": [
         *(partial(BALLOTS.clip, bad) for bad in ("a", None, 1.5, -1)),
         lambda: pv.PowersetVoting(sigma=1.0, max_positives=0),
@@ -101,6 +107,11 @@ INPUT: Table = {
         lambda: pv.TauVoting(sigma=np.nan, tau=1.0),
         lambda: pv.PowersetVoting(sigma=True),
         lambda: pv.PluralityVoting(sigma="7"),
+        # What cannot be drawn.
+        *each(partial(Entropy().rounded_gaussian, count=1), "sigma", 0.0, -1.0, np.nan, 1.1e9),
+        lambda: pv.TallyVoting(sigma=2e9),
+        lambda: pv.TallyVoting(sigma=2e7, grid=100),
+        lambda: pv.TallyVoting(sigma=2e6, tau=1.0),
     ],
     "tau": [lambda: pv.TauVoting(sigma=1.0, tau=-1.0)],
     "norm": each(partial(pv.TauVoting, sigma=1.0, tau=1.0), "norm", 3, True, np.array([1, 2])),
@@ -138,7 +149,11 @@ INPUT: Table = {
         lambda: pv.audit.exact(BINARY, 3, 2, seed="a"),
     ],
     "guarantee": each(label, "guarantee", "none"),
-    "mechanism": [*each(label, "mechanism", "binary"), lambda: pv.audit.exact("x", 3, 2)],
+    "mechanism": [
+        *each(label, "mechanism", "binary"),
+        lambda: pv.audit.exact("x", 3, 2),
+        lambda: electorate(mechanism="auto", ledger=LEDGER),
+    ],
     "dataset": [
         *each(label, "dataset", "", 5, "  "),
         lambda: LEDGER.set_budget(BUDGET, dataset=""),
@@ -152,12 +167,31 @@ INPUT: Table = {
         *each(label, "baseline", np.full((4, 3), "0"), np.repeat(HIDDEN[0], 2, axis=0)),
         lambda: label(baseline=np.zeros((4, 3)), guarantee="worst-case"),
     ],
-    "allowance": each(electorate, "allowance", 10**9, [1, 2], 2.5, -1, [1, [2]]),
+    "allowance": [
+        *each(electorate, "allowance", 10**9, [1, 2], 2.5, -1, [1, [2]], True),
+        # These would refund.
+        *each(electorate, "allowance", np.uint64(2**64 - 300), np.full(5, 2**64 - 300, np.uint64)),
+        lambda: guardian(allowance=np.uint64(2**64 - 300)).release(GOOD),
+    ],
     "voter_ids": [
         *each(label, "voter_ids", 5, set("abcde"), [None] * 5, np.zeros((5, 2), int)),
         *each(electorate, "voter_ids", ["a", "a", "b", "c", "d"]),
         *each(guardian, "voter_ids", []),
         lambda: electorate(voter_ids="abcde").answer(GOOD, voter_ids="abcdz"),
+    ],
+    # dependencies
+    "implies": [
+        *(partial(implied, bad) for bad in (3, "a.csv", [], {}, ["ab"], [("a",)], [("a", "a")])),
+        *(partial(implied, [("a", bad)]) for bad in ("", -1, True)),
+        lambda: implied([("a", "c")]).places(2, ("a", "b")),
+        lambda: implied([("a", "b")]).places(2),
+        lambda: implied([(3, 0)]).places(3),
+        lambda: implied([("a", "b"), (1, 0)]).places(2, ("a", "b")),  # a cycle: "a" is 0
+    ],
+    "rule": [lambda: pv.dependencies.consistent([[1, 0]], [(0, 1)], "sideways")],
+    "Y": [
+        partial(pv.dependencies.positive, bad)
+        for bad in ([1, 0], [[2, 0]], [[0.5, 1]], [["1", "0"]], [[1], [0, 1]], None)
     ],
     # audits
     "elections": [lambda: pv.audit.exact(BINARY, 3, 2, elections=0)],

@@ -43,18 +43,6 @@ def test_pairs_and_mappings_say_the_same(source: Any) -> None:
     assert len(Implications.of(source).pairs) == len(CHEST)
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        *(3, "a.csv", [], {}, ["ab"], [("a",)], [("a", "")], [("a", -1)], [("a", True)]),
-        [("a", "a")],
-    ],
-)
-def test_odd_sources_are_refused(bad: Any) -> None:
-    with refused("implies"):
-        Implications.of(bad)
-
-
 def test_a_cycle_is_shown() -> None:
     with refused("implies") as caught:
         Implications.of([("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")])
@@ -67,20 +55,6 @@ def test_a_cycle_is_shown() -> None:
 def test_labels_are_found_by_name_or_place() -> None:
     assert set(Implications.of(CHEST).places(4, NAMES)) == {(2, 1), (1, 0), (3, 0)}
     assert Implications.of([("2", "0")]).places(3) == [(2, 0)]
-
-
-@pytest.mark.parametrize(
-    ("pairs", "where"),
-    [
-        (CHEST, (3, NAMES[:3])),
-        (CHEST, (4,)),
-        ([(3, 0)], (3,)),
-        ([("a", "b"), (1, 0)], (2, ("a", "b"))),  # a cycle between a name and its place
-    ],
-)
-def test_labels_that_are_not_there_are_refused(pairs: Any, where: Any) -> None:
-    with refused("implies"):
-        Implications.of(pairs).places(*where)
 
 
 @pytest.mark.parametrize(
@@ -130,19 +104,6 @@ def test_probabilities(scores: np.ndarray, pairs: list[tuple[int, int]], rule: s
     np.testing.assert_array_equal(made >= 0.5, consistent(bar, pairs, rule))
 
 
-@pytest.mark.parametrize(
-    ("labels", "rule", "argument"),
-    [
-        ([[1, 0]], "sideways", "rule"),
-        ([[0.2, -1.0]], "up", "labels"),
-        ([[1, 2]], "up", "labels"),
-    ],
-)
-def test_bad_labels_and_rules(labels: Any, rule: str, argument: str) -> None:
-    with refused(argument):
-        consistent(np.array(labels), [(0, 1)], rule)
-
-
 def test_a_release_says_what_was_done(tmp_path: Path) -> None:
     votes = np.random.default_rng(3).random((60, 20, 3)) < [0.7, 0.3, 0.5]
     asked = {"mechanism": pv.BinaryVoting(sigma=3.0), "guarantee": "worst-case", "seed": 4}
@@ -174,12 +135,6 @@ def test_it_is_the_share_of_pairs_that_are_known(Y: np.ndarray) -> None:
                 there = there[there >= 0]
                 expected = (there == value).mean() if len(there) else np.nan
                 assert matrix[row, column] == pytest.approx(expected, nan_ok=True)
-
-
-@pytest.mark.parametrize("bad", [[1, 0], [[2, 0]], [[0.5, 1]], [["1", "0"]], [[1], [0, 1]], None])
-def test_other_tables_are_refused(bad: object) -> None:
-    with refused("Y"):
-        pv.dependencies.positive(bad)
 
 
 ORDERS = np.array([1.5, 2.0, 4.0, 8.0, 16.0])
@@ -342,9 +297,8 @@ def ratios(
         # What is asked follows from released labels alone, so both have the same transcripts.
         assert one.keys() == two.keys()
         p, q = (np.array([world[key] for key in one]) for world in (one, two))
-        for order, most in zip(ORDERS, stated, strict=True):
-            cost = np.log(np.exp(order * p - (order - 1) * q).sum()) / (order - 1)
-            divergence = max(divergence, cost / most)
+        cost = np.log(np.exp(np.outer(ORDERS, p) - np.outer(ORDERS - 1, q)).sum(axis=1))
+        divergence = max(divergence, (cost / (ORDERS - 1) / stated).max())
         delta = max(delta, np.maximum(np.exp(p) - np.exp(epsilon + q), 0).sum())
     return divergence, delta
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.ledger.conftest import database, path, server
 from typer.testing import CliRunner
@@ -76,6 +77,45 @@ def accepted(
     except kind:
         return False
     return True
+
+
+def in_a_child(job: Callable[[], int]) -> int:
+    """Return how a job ends in a forked process: its number, 99 for an error, < 0 if killed."""
+    child = os.fork()
+    if child == 0:
+        code = 99
+        try:
+            code = int(job())
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def damaged(content: bytes, rng: np.random.Generator) -> bytes:
+    """Cut the end off, flip bytes, repeat or drop a part."""
+    kind, size = rng.integers(5), max(1, len(content))
+    place = int(rng.integers(size))
+    if kind == 0:
+        return content[:place]
+    if kind == 1:
+        end = place + int(rng.integers(1, 40))
+        return content[:place] + content[end:]
+    if kind == 2:
+        end = place + int(rng.integers(1, 40))
+        return content[:end] + content[place:]
+    out = bytearray(content)
+    for at in rng.integers(size, size=1 if kind == 3 else int(rng.integers(2, 30))):
+        if at < len(out):
+            out[at] = int(rng.choice([0, 1, 127, 128, 255, int(rng.integers(256))]))
+    return bytes(out)
+
+
+def write_poll(folder: Path) -> Path:
+    """Write a poll of sixty voters on three options."""
+    rows = "".join(f"v{n},{n < 43:d},{n < 31:d},{n < 20:d}\n" for n in range(60))
+    (folder / "poll.csv").write_text("voter,Ada,Bo,Cy\n" + rows)
+    return folder / "poll.csv"
 
 
 def differing(said: dict[str, Any]) -> set[str]:

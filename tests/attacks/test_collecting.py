@@ -19,7 +19,7 @@ import joblib
 import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
-from tests.attacks.conftest import Outcome
+from tests.attacks.conftest import Outcome, in_a_child
 from tests.refusals import refused
 
 import privote as pv
@@ -52,33 +52,30 @@ def killed_at(step: int, work: Callable[[], Any], monkeypatch: pytest.MonkeyPatc
 
     Returns whether it came so far.
     """
-    child = os.fork()
-    if child == 0:  # pragma: no cover
+    changes = 0
+
+    def dying(real: Callable[..., Any], half: bool) -> Callable[..., Any]:
+        def change(self: Folder, *given: Any) -> Any:
+            nonlocal changes
+            changes += 1
+            if changes == step:
+                if half and len(given) == 2 and isinstance(given[1], bytes):
+                    name = f".{given[0]}.{uuid.uuid4().hex}.part"
+                    Path(self.place).mkdir(parents=True, exist_ok=True)
+                    Path(self.place, name).write_bytes(given[1][: len(given[1]) // 2])
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(self, *given)
+
+        return change
+
+    def job() -> int:
         signal.alarm(60)
-        changes = 0
-
-        def dying(real: Callable[..., Any], half: bool) -> Callable[..., Any]:
-            def change(self: Folder, *given: Any) -> Any:
-                nonlocal changes
-                changes += 1
-                if changes == step:
-                    if half and len(given) == 2 and isinstance(given[1], bytes):
-                        name = f".{given[0]}.{uuid.uuid4().hex}.part"
-                        Path(self.place).mkdir(parents=True, exist_ok=True)
-                        Path(self.place, name).write_bytes(given[1][: len(given[1]) // 2])
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return real(self, *given)
-
-            return change
-
         for name in ("write", "remove"):
             monkeypatch.setattr(Folder, name, dying(getattr(Folder, name), name == "write"))
-        try:
-            work()
-        finally:
-            os._exit(0)
-    _, status = os.waitpid(child, 0)
-    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        work()
+        return 0
+
+    return in_a_child(job) == -signal.SIGKILL
 
 
 def test_votes_survive_a_kill(

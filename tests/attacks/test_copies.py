@@ -11,7 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.attacks.conftest import Killed, Outcome, accepted, check, differing, dying_at, full
+from tests.attacks.conftest import (
+    Killed,
+    Outcome,
+    accepted,
+    check,
+    differing,
+    dying_at,
+    full,
+    write_poll,
+)
 
 import privote as pv
 from privote.errors import ChargedError, DrawnError
@@ -31,54 +40,28 @@ pytestmark = pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
 
 
 def _label(guarantee: str) -> Run:
-    def run(folder: Path, *, resume: bool = False, votes: Any = VOTES, ledger: Any = 0) -> Any:
-        made = pv.label(
-            votes,
-            mechanism=pv.BinaryVoting(sigma=7.0),
-            epsilon=8.0,
-            delta=1e-5,
-            guarantee=guarantee,
-            queries=QUERIES[guarantee],
-            ledger=folder / "a.ledger" if ledger == 0 else ledger,
-            output=folder / "out.npz",
-            resume=resume,
-            force=True,
-        )
-        return made.labels
+    asked: dict[str, Any] = {"mechanism": pv.BinaryVoting(sigma=7.0), "guarantee": guarantee}
+    asked |= {"epsilon": 8.0, "delta": 1e-5, "queries": QUERIES[guarantee], "force": True}
+
+    def run(folder: Path, *, votes: Any = VOTES, **more: Any) -> Any:
+        more = {"ledger": folder / "a.ledger", "output": folder / "out.npz", **more}
+        return pv.label(votes, **asked, **more).labels
 
     return run
 
 
-def _poll(folder: Path, *, resume: bool = False, **more: Any) -> Any:
-    rows = "".join(f"v{n},{n < 43:d},{n < 31:d},{n < 20:d}\n" for n in range(60))
-    (folder / "poll.csv").write_text("voter,Ada,Bo,Cy\n" + rows)
-    made = pv.poll(
-        folder / "poll.csv",
-        epsilon=1.0,
-        delta=1e-6,
-        seats=1,
-        shares=True,
-        people="club",
-        ledger=folder / "a.ledger",
-        output=folder / "out.npz.json",
-        resume=resume,
-        force=True,
-        **more,
-    )
+def _poll(folder: Path, **more: Any) -> Any:
+    asked = {"epsilon": 1.0, "delta": 1e-6, "seats": 1, "shares": True, "people": "club"}
+    more |= {"ledger": folder / "a.ledger", "output": folder / "out.npz.json", "force": True}
+    made = pv.poll(write_poll(folder), **asked, **more)
     assert made.shares is not None
     return np.array(sorted(share.count for share in made.shares))
 
 
 def _train(method: str, **settings: Any) -> Run:
-    def run(folder: Path, *, resume: bool = False, ledger: Any = 0) -> Any:
-        model = PrivateClassifier(method, 8.0, 1e-5, settings=settings).fit(
-            X,
-            Y,
-            PUBLIC,
-            ledger=folder / "a.ledger" if ledger == 0 else ledger,
-            draft=folder / "draft",
-            resume=resume,
-        )
+    def run(folder: Path, **more: Any) -> Any:
+        more = {"ledger": folder / "a.ledger", "draft": folder / "draft", **more}
+        model = PrivateClassifier(method, 8.0, 1e-5, settings=settings).fit(X, Y, PUBLIC, **more)
         found = model.privacy_
         save_student(folder / "out.student", model.student_, label_names=["a", "b"], privacy=found)
         facts = {**model.promise_.facts(), "promise": model.promise_.facts()}
@@ -96,6 +79,7 @@ CASES: dict[str, tuple[Run, str]] = {
     "poll": (_poll, ".out.npz.json.draft"),
     "gradients": (_train("gradients", steps=4), "draft"),
     "moments": (_train("moments"), "draft"),
+    "neighbours": (_train("neighbours"), "draft"),
     "teachers": (_train("teachers", **TEACHERS), "draft"),
 }
 LABELS = ["label-allowance", "label-worst-case"]

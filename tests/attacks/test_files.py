@@ -9,13 +9,12 @@ import resource
 import shutil
 import signal
 import struct
-import subprocess
-import sys
 import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
 from contextlib import closing
+from io import BytesIO
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,12 +24,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from tests.attacks.conftest import Outcome, accepted, scaled, time_limit
+from PIL import Image
+from tests.attacks.conftest import Outcome, accepted, damaged, in_a_child, scaled, time_limit
+from tests.cli.conftest import invoke
 
 import privote as pv
 from privote.capc.models import SiteModel
 from privote.capc.site import read_toml
 from privote.cli.files import read_array, read_names
+from privote.datasets import Images
 from privote.datasets.tables import table
 from privote.errors import PrivoteError
 from privote.votes import arrays as votefiles
@@ -137,25 +139,6 @@ FORMATS: dict[str, tuple[str, Make, Callable[[Path], Any], Any]] = {
     "site model": ("m.npz", _model, SiteModel.load, None),
     "toml": ("t.toml", lambda path: path.write_text(TERMS), read_toml, None),
 }
-
-
-def damaged(content: bytes, rng: np.random.Generator) -> bytes:
-    """Cut the end off, flip bytes, repeat or drop a part."""
-    kind, size = rng.integers(5), max(1, len(content))
-    place = int(rng.integers(size))
-    if kind == 0:
-        return content[:place]
-    if kind == 1:
-        end = place + int(rng.integers(1, 40))
-        return content[:place] + content[end:]
-    if kind == 2:
-        end = place + int(rng.integers(1, 40))
-        return content[:end] + content[place:]
-    out = bytearray(content)
-    for at in rng.integers(size, size=1 if kind == 3 else int(rng.integers(2, 30))):
-        if at < len(out):
-            out[at] = int(rng.choice([0, 1, 127, 128, 255, int(rng.integers(256))]))
-    return bytes(out)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -291,18 +274,15 @@ def test_what_is_no_file_is_one_sentence(kind: str, tmp_path: Path, outcome: Out
 
 def _apart(read: Callable[[Path], Any], path: Path) -> str | None:
     """Return what is wrong with a reading in a process of its own, short of memory and time."""
-    child = os.fork()
-    if not child:
+
+    def job() -> int:
         resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(5)
-        read_at_all = True
-        try:
-            read_at_all = accepted(PrivoteError, read, path)
-        finally:
-            os._exit(int(read_at_all))
-    _, status = os.waitpid(child, 0)
-    return None if status == 0 else f"{path.suffix}: status {status}"
+        return accepted(PrivoteError, read, path)
+
+    code = in_a_child(job)
+    return f"{path.suffix}: {code}" if code else None
 
 
 def _header(shape: Any, descr: str = "|b1", version: int = 1, pad: int = 0) -> bytes:
@@ -479,31 +459,10 @@ def test_a_file_that_changes_after_it_was_checked(
     outcome(f"{guarantee}: votes that grow after the check", votes[:, 0].size, through)
 
 
-CUT_OFF = """
-import os, sys
-from pathlib import Path
-import privote.votes.cube
-from privote import ledger, mechanisms
-from privote.cli import main
-
-votes, when = sys.argv.pop(1), sys.argv.pop(1)
-privote.votes.cube._BLOCK_CELLS = 8192
-kind, name = (mechanisms.BinaryVoting, "draw") if when == "charged" else (ledger.Ledger, "open")
-before = getattr(kind, name)
-
-def cut_off(*given, **more):
-    os.truncate(votes, 256)
-    return before(*given, **more)
-
-setattr(kind, name, cut_off)
-main()
-"""
-
-
 @pytest.mark.parametrize("when", ["checked", "charged"])
 @pytest.mark.parametrize("kind", ["npy", "npz", "packed"])
 def test_a_file_that_is_cut_off_after_it_was_checked(
-    kind: str, when: str, tmp_path: Path, outcome: Outcome
+    kind: str, when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
 ) -> None:
     """A process that maps a file dies when the file becomes shorter, by SIGBUS."""
     votes = np.random.default_rng(0).random((2048, 4, 8)) < 0.1
@@ -513,22 +472,30 @@ def test_a_file_that_is_cut_off_after_it_was_checked(
     np.savez(path, votes=votes) if write is None else write(path, votes)
     # Of ballots for plurality the form is checked, too, just before the charge.
     name = "binary" if when == "charged" else "plurality"
-    asked = ["label", str(path), "--mechanism", name, "--sigma", "5", "--epsilon", "8"]
-    asked += ["--delta", "1e-5", "--guarantee", "allowance"]
-    asked += ["--ledger", str(tmp_path / "ledger.db"), "--output", str(tmp_path / "labels.npz")]
-    command = [sys.executable, "-c", CUT_OFF, str(path), when, *asked]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    asked = ["label", path, "--mechanism", name, "--sigma", 5, "--epsilon", 8, "--delta", 1e-5]
+    asked += ["--guarantee", "allowance", "--ledger", tmp_path / "ledger.db"]
+    asked += ["--output", tmp_path / "labels.npz"]
+    place, step = (pv.BinaryVoting, "draw") if when == "charged" else (pv.Ledger, "open")
+    before = getattr(place, step)
+
+    def cut_off(*given: Any, **more: Any) -> Any:
+        os.truncate(path, 256)
+        return before(*given, **more)
+
+    def job() -> int:
+        setattr(place, step, cut_off)  # in the child only
+        done = invoke(*asked)
+        return done.exit_code if "changed while it was read" in done.stderr else 1
+
+    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 8192)
+    code = in_a_child(job)
     with closing(pv.Ledger.open(tmp_path / "ledger.db")) as ledger:
-        charges = [entry for entry in ledger.published() if entry["kind"] == "charge"]
-    wanted = (2, 0) if when == "checked" else (6, 1)
-    good = (done.returncode, len(charges)) == wanted and "changed while it was read" in done.stderr
+        charges = [entry["kind"] for entry in ledger.published()].count("charge")
+    good = (code, charges) == ((2, 0) if when == "checked" else (6, 1))
     if when == "charged" and good:  # what was drawn is safe
-        rest = [sys.executable, "-m", "privote", *asked, "--resume"]
-        again = subprocess.run(rest, capture_output=True, text=True, check=False)
-        drawn = pv.Release.load(tmp_path / "labels.npz") if not again.returncode else None
-        good = drawn is not None and 0 < drawn.answered < len(votes)
-    print(done.returncode, done.stderr[-500:])
-    outcome(f"{when}: votes that are cut off in .{kind}", 1, int(not good))
+        good = invoke(*asked, "--resume").exit_code == 0
+        good = good and 0 < pv.Release.load(tmp_path / "labels.npz").answered < len(votes)
+    outcome(f"{when}: votes that are cut off in .{kind}", 1, not good)
 
 
 @pytest.mark.parametrize("header", ["query_id,voter_id", "queries,voters", "Voter ID,query index"])
@@ -538,3 +505,31 @@ def test_a_column_of_voters_under_another_head_is_no_label(tmp_path, header):
     path.write_text(f"{header},a\n0,0,1\n0,1,0\n1,0,1\n1,1,1\n")
     with pytest.raises(pv.InputError, match="queries and voters"):
         pv.label(path, epsilon=8, delta=1e-5)
+
+
+def _packed(form: str) -> bytes:
+    Image.new("RGB", (9, 9)).save(data := BytesIO(), form)
+    return data.getvalue()
+
+
+NO_PICTURES: dict[str, bytes | Callable[[Path], Any]] = {
+    "a named pipe, which would wait for ever": os.mkfifo,
+    "EPS": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n",
+    "GIF": _packed("GIF"),
+    "TIFF": _packed("TIFF"),
+    "cut short": _packed("PNG")[:45],
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("kind", NO_PICTURES)
+def test_what_is_no_picture_is_refused_by_its_content_not_its_name(
+    kind: str, tmp_path: Path
+) -> None:
+    """Each is refused in a sentence, and before anything is run."""
+    path, content = tmp_path / "a.png", NO_PICTURES[kind]
+    path.write_bytes(content) if isinstance(content, bytes) else content(path)
+    images = Images(paths=[str(path)], size=8)
+    assert images.unreadable().tolist() == [0]
+    with pytest.raises(pv.InputError, match=r"a\.png"):
+        images[np.arange(1)]

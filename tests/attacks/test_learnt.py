@@ -101,20 +101,6 @@ def test_voters_in_another_order_get_nobody_elses_allowance(start: Start, names:
     assert _label(path, VOTES, resume=True, voter_ids=NAMES).answered == 40
 
 
-def test_an_electorate_charges_for_no_stand_in(tmp_path: Path) -> None:
-    with Ledger.at(tmp_path / "a.ledger") as book:
-        with refused("mechanism"):
-            sizes: dict[str, Any] = {"voters": 60, "labels": 3, "epsilon": 8.0, "delta": 1e-5}
-            pv.Electorate(mechanism="auto", ledger=book, **sizes)  # type: ignore[arg-type]
-        assert not book.reading().charged
-
-
-@pytest.mark.parametrize(("sigma", "more"), [(2e9, {}), (2e7, {"grid": 100}), (2e6, {"tau": 1.0})])
-def test_noise_that_cannot_be_drawn_is_refused_before_a_charge(sigma: float, more: Any) -> None:
-    with refused("sigma", value=sigma):
-        TallyVoting(sigma=sigma, **more)
-
-
 def test_one_vote_does_not_tell_that_a_list_holds_probabilities() -> None:
     votes = VOTES.astype(int).tolist()
     assert pv.label(votes, epsilon=8.0, delta=1e-5).mechanism.get("grid") is None

@@ -66,16 +66,8 @@ class Town:
 
     def answered(self, to: str, patience: float = 30.0) -> bool:
         """Return whether an honest site that calls and greets is greeted back."""
-        got: queue.Queue[Any] = queue.Queue()
-        with closing(self.caller("east", to, m.QUERYING)) as caller:
-            line = caller.talk(
-                to, ROLES[to], lambda _, data: got.put(m.decode(data)), lambda _, why: got.put(why)
-            )
-            line.send(m.encode(m.Hello(self.terms.digest(), ENGINE, m.QUERYING)))
-            try:
-                return isinstance(got.get(timeout=patience), m.Hello)
-            except queue.Empty:
-                return False
+        with closing(Hostile(self, "east", to, m.QUERYING)) as honest:
+            return honest.heard(m.Hello, patience) is not None
 
     def harmed(self) -> int:
         """Return how many of the two programs have ended, or do not answer any more."""
