@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
+import signal
 import sqlite3
 import time
 import zipfile
@@ -16,14 +16,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.attacks.conftest import Outcome, accepted, damaged, scaled
+from tests.attacks.conftest import Outcome, accepted, damaged, in_a_child, scaled
 from tests.ledger.conftest import label
 
 import privote as pv
 from privote.ledger.store import FORMAT, SQLiteStore
 
 Change = Callable[[dict[str, bytes]], dict[Any, bytes]]
-SPAWN = multiprocessing.get_context("spawn")
 
 
 # -- files in the place of a ledger's --------------------------------------------------------------
@@ -63,11 +62,6 @@ def test_a_process_that_goes_elsewhere_writes_to_the_same_ledger(
     assert pv.Ledger.open(tmp_path / "here" / "ledger.db", readonly=True).verify().entries == 5
 
 
-def _is_refused(path: str, readonly: bool) -> None:
-    with pytest.raises(pv.LedgerError):
-        pv.Ledger.open(path, readonly=True) if readonly else label(path)
-
-
 ODD = [*product(("", ".head", ".key"), ("pipe", "device"), (False, True))]
 
 
@@ -83,12 +77,14 @@ def test_a_pipe_or_a_device_in_the_place_of_a_file(
         os.mkfifo(place)
     else:
         place.symlink_to("/dev/zero")
-    process = SPAWN.Process(target=_is_refused, args=(str(path), readonly))
-    process.start()
-    process.join(20)
-    process.kill()
-    process.join()
-    outcome(f"a {kind} as {end or 'database'}", 1, int(process.exitcode != 0))
+
+    def job() -> int:
+        signal.alarm(20)
+        if readonly:
+            return accepted(pv.LedgerError, pv.Ledger.open, path, readonly=True)
+        return accepted(pv.LedgerError, label, path)
+
+    outcome(f"a {kind} as {end or 'database'}", 1, in_a_child(job) != 0)
 
 
 def test_a_database_with_two_names(path: Path, outcome: Outcome) -> None:
@@ -306,34 +302,28 @@ def test_an_archive_that_others_can_read_is_said(path: Path) -> None:
         pv.Ledger.restore(backup, path)
 
 
-def _restore_and_die(backup: str, path: str, calls: int) -> None:
-    """Put a backup back, and die at one of the moments at which the disk changes."""
-    left = calls
-
-    def dying(done: Any) -> Any:
-        def call(*arguments: Any, **options: Any) -> Any:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                os._exit(9)
-            return done(*arguments, **options)
-
-        return call
-
-    for name in ("open", "fsync", "replace", "link", "unlink"):
-        setattr(os, name, dying(getattr(os, name)))
-    pv.Ledger.restore(backup, path)
-
-
 def test_a_restore_that_is_killed(path: Path, outcome: Outcome) -> None:
     """There is a whole ledger that says it was restored, or none, and then it can be repeated."""
     backup, tried, through, code = backed_up(path), 0, 0, 9
+
+    def restore_and_die() -> int:
+        """Put a backup back, and die at one of the moments at which the disk changes."""
+        moments = iter(range(tried, 0, -1))
+
+        def dying(done: Any) -> Any:
+            def call(*arguments: Any, **options: Any) -> Any:
+                return os._exit(9) if next(moments) == 1 else done(*arguments, **options)
+
+            return call
+
+        for name in ("open", "fsync", "replace", "link", "unlink"):
+            setattr(os, name, dying(getattr(os, name)))
+        pv.Ledger.restore(backup, path)
+        return 0
+
     while code == 9:
         tried += 1
-        process = SPAWN.Process(target=_restore_and_die, args=(str(backup), str(path), tried))
-        process.start()
-        process.join()
-        code = process.exitcode or 0
+        code = in_a_child(restore_and_die)
         assert code in (0, 9)
         whole = False
         if path.exists() or path.with_name("ledger.db.key").exists():
