@@ -227,22 +227,24 @@ BALLOT: Table = {
     "max_positives": [lambda: label(TWO, mechanism=pv.PowersetVoting(sigma=3.0, max_positives=1))],
     "may_be_missing": [lambda: pv.Ballots.from_array(cube(-1, np.int8), may_be_missing=False)],
 }
-UNAVAILABLE: list[Callable[[], Any]] = [
-    lambda: pv.BinaryVoting(sigma=1.0, quota=0.3, gate=GATE),
-    lambda: pv.BinaryVoting(sigma=1.0, false_alarm=0.1, gate=GATE),
-    lambda: pv.BinaryVoting(link=LINK, quota=0.3),
-    lambda: LINKED.rdp(GOOD, bound="pate2018"),
-    lambda: label(guarantee="ptr", queries=2, mechanism=TAU),
-]
-TOO_MUCH: list[Callable[[], Any]] = [
-    *(partial(label, guarantee=name, **TIGHT) for name in ("allowance", "worst-case")),
-    lambda: label(epsilon=4.0, guarantee="worst-case", queries=4),
-]
 CASES: dict[type[pv.PrivoteError], Table] = {
     pv.InputError: INPUT,
     pv.BallotError: BALLOT,
-    pv.UnavailableError: {None: UNAVAILABLE},
-    pv.BudgetError: {None: TOO_MUCH},
+    pv.UnavailableError: {
+        None: [
+            lambda: pv.BinaryVoting(sigma=1.0, quota=0.3, gate=GATE),
+            lambda: pv.BinaryVoting(sigma=1.0, false_alarm=0.1, gate=GATE),
+            lambda: pv.BinaryVoting(link=LINK, quota=0.3),
+            lambda: LINKED.rdp(GOOD, bound="pate2018"),
+            lambda: label(guarantee="ptr", queries=2, mechanism=TAU),
+        ]
+    },
+    pv.BudgetError: {
+        None: [
+            *(partial(label, guarantee=name, **TIGHT) for name in ("allowance", "worst-case")),
+            lambda: label(epsilon=4.0, guarantee="worst-case", queries=4),
+        ]
+    },
     pv.LedgerError: {None: each(label, "ledger", "no/such/folder/x.db")},
 }
 

@@ -29,18 +29,10 @@ RISING = st.lists(
 ROWS = arrays(np.int8, (7, 5), elements=st.integers(-1, 1))
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        CHEST,
-        {"Pneumonia": "Consolidation", "Consolidation": ["Opacity"], "Edema": ("Opacity",)},
-        Implications.of(CHEST),
-        [*CHEST, CHEST[0]],
-    ],
-)
-def test_pairs_and_mappings_say_the_same(source: Any) -> None:
-    assert set(Implications.of(source).pairs) == set(CHEST)
-    assert len(Implications.of(source).pairs) == len(CHEST)
+def test_pairs_and_mappings_say_the_same() -> None:
+    mapping = {"Pneumonia": "Consolidation", "Consolidation": ["Opacity"], "Edema": ("Opacity",)}
+    for source in (CHEST, mapping, Implications.of(CHEST), [*CHEST, CHEST[0]]):
+        assert sorted(Implications.of(source).pairs) == sorted(CHEST)
 
 
 def test_a_cycle_is_shown() -> None:

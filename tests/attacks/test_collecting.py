@@ -54,15 +54,15 @@ def killed_at(step: int, work: Callable[[], Any], monkeypatch: pytest.MonkeyPatc
     """
     changes = 0
 
-    def dying(real: Callable[..., Any], half: bool) -> Callable[..., Any]:
+    def dying(real: Callable[..., Any]) -> Callable[..., Any]:
         def change(self: Folder, *given: Any) -> Any:
             nonlocal changes
             changes += 1
             if changes == step:
-                if half and len(given) == 2 and isinstance(given[1], bytes):
+                if isinstance(given[-1], bytes):  # half of it is written
                     name = f".{given[0]}.{uuid.uuid4().hex}.part"
                     Path(self.place).mkdir(parents=True, exist_ok=True)
-                    Path(self.place, name).write_bytes(given[1][: len(given[1]) // 2])
+                    Path(self.place, name).write_bytes(given[-1][: len(given[-1]) // 2])
                 os.kill(os.getpid(), signal.SIGKILL)
             return real(self, *given)
 
@@ -71,7 +71,7 @@ def killed_at(step: int, work: Callable[[], Any], monkeypatch: pytest.MonkeyPatc
     def job() -> int:
         signal.alarm(60)
         for name in ("write", "remove"):
-            monkeypatch.setattr(Folder, name, dying(getattr(Folder, name), name == "write"))
+            monkeypatch.setattr(Folder, name, dying(getattr(Folder, name)))
         work()
         return 0
 

@@ -223,7 +223,7 @@ def test_damaged_files_say_so(path: Path, tmp_path: Path, outcome: Outcome) -> N
     bad += [json.dumps({**json.loads(anchor), "mark": None}).encode()]
     bad += [damaged(anchor, rng) for _ in range(scaled(40, 2000))]
     for content in bad:
-        if content == anchor:
+        if content.strip() == anchor.strip():
             continue
         path.with_name("ledger.db.head").write_bytes(content)
         found += [content_with(path, readonly=True), content_with(path)]

@@ -40,6 +40,7 @@ STRANGE: list[Any] = [
 ]
 VOTES = np.zeros((4, 3, 2), np.bool_)
 _BINARY = pv.BinaryVoting(sigma=7.0)
+_SMALL_SETS = pv.PowersetVoting(sigma=2.0, max_positives=3)
 _PLANNED = {"voters": 50, "labels": 3, "queries": 9, "epsilon": 8.0, "delta": 1e-5, "yes": 0.1}
 TAKERS: dict[str, Callable[[Any], Any]] = {
     "sigma": lambda x: pv.BinaryVoting(sigma=x).worst_case_rdp(50, 3, [2.0]),
@@ -71,9 +72,9 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
     "labels on the grid": lambda x: pv.TauVoting(sigma=7.0, tau=1.8, grid=99).worst_case_rdp(
         50, x, [2.0]
     ),
-    "labels of powerset": lambda x: _missed(pv.PowersetVoting(sigma=2.0), x),
-    "labels of small sets": lambda x: _missed(pv.PowersetVoting(sigma=2.0, max_positives=3), x),
-    "labels of plurality": lambda x: _missed(pv.PluralityVoting(sigma=2.0), x),
+    "labels of powerset": lambda x: pv.PowersetVoting(sigma=2.0).unanimous(50, x),
+    "labels of small sets": lambda x: _SMALL_SETS.unanimous(50, x),
+    "labels of plurality": lambda x: pv.PluralityVoting(sigma=2.0).unanimous(50, x),
     "orders": lambda x: _BINARY.worst_case_rdp(20, 2, x),
     "an order": lambda x: _BINARY.worst_case_rdp(20, 2, [2.0, x]),
     "delta": lambda x: pv.epsilon(np.ones(1), [2.0], x),
@@ -81,7 +82,7 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
     "epsilon": lambda x: planning.queries_for(_BINARY, 50, 3, x, 1e-5),
     "delta of a plan": lambda x: planning.queries_for(_BINARY, 50, 3, 8.0, x),
     "wanted": lambda x: planning.sigma_for(lambda s: pv.BinaryVoting(sigma=s), 50, 3, 8.0, 1e-5, x),
-    "missed": lambda x: 1 - _BINARY.unanimous(x, 3),
+    "missed": lambda x: _BINARY.unanimous(x, 3),
     **{f"plan, {name}": lambda x, name=name: pv.plan(**{**_PLANNED, name: x}) for name in _PLANNED},
     "allowance": lambda x: _counts(check_allowance(x, 3)),
     "allowances": lambda x: _counts(check_allowance([1, 2, x], 3)),
@@ -103,10 +104,6 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
         VOTES, epsilon=8, delta=1e-5, mechanism=_BINARY, queries=x, guarantee="worst-case"
     ),
 }
-
-
-def _missed(mechanism: pv.Mechanism, labels: Any) -> float:
-    return 1 - mechanism.unanimous(50, labels)
 
 
 def _unsigned(value: Any) -> Any:

@@ -36,11 +36,14 @@ def label(path: Path, guarantee: str = "worst-case", **changes: Any) -> pv.Relea
     return pv.label(asked.pop("votes", VOTES), **{"ledger": path, "dataset": guarantee, **asked})
 
 
-def write(file: Path, labels: Any, facts: dict[str, Any], names: Any = None) -> Path:
-    """Write a release as a forger would, who knows how digests are made."""
-    facts = {**facts, "digest": digest_of_facts(facts)}
-    more = {} if names is None else {"query_names": np.array(names)}
-    np.savez(file, labels=labels, facts=np.array(json.dumps(facts)), **more)
+def signed(facts: dict[str, Any]) -> str:
+    """Return facts as a forger would write them, who knows how digests are made."""
+    return json.dumps({**facts, "digest": digest_of_facts(facts)})
+
+
+def write(file: Path, *, facts: str, **arrays: Any) -> Path:
+    """Write the file of a release."""
+    np.savez(file, facts=np.array(facts), **arrays)
     return file
 
 
@@ -152,9 +155,9 @@ def test_every_fact_forged_in_turn(path: Path, guarantee: str, outcome: Outcome)
         if facts[name] == value:
             continue
         forged = {**facts, name: value}
-        one = write(path.with_name("forged.npz"), release.labels, forged)
+        one = write(path.with_name("forged.npz"), labels=release.labels, facts=signed(forged))
         two = path.with_name("forged.json")
-        two.write_text(json.dumps({**forged, "digest": digest_of_facts(forged)}))
+        two.write_text(signed(forged))
         for file in (one, two):
             said = check(file, path)
             found.append(said["status"] == RELEASED)
@@ -163,10 +166,10 @@ def test_every_fact_forged_in_turn(path: Path, guarantee: str, outcome: Outcome)
         two.write_text(json.dumps({**facts, name: value}))  # by one who leaves the digest
         assert "digest" in differing(check(two, path))
     for labels in (1 - release.labels, release.labels[:-1], release.labels[:, :2]):
-        room_facts = replace(release, labels=labels.astype(np.int8)).facts()
-        for drawn in (release.drawn, (digest_of(labels.astype(np.int8)),)):
-            forged = {**room_facts, "drawn": list(drawn)}
-            said = check(write(path.with_name("l.npz"), labels.astype(np.int8), forged), path)
+        true = replace(release, labels=labels).facts()
+        for drawn in (release.drawn, (digest_of(labels),)):
+            text = signed({**true, "drawn": list(drawn)})
+            said = check(write(path.with_name("l.npz"), labels=labels, facts=text), path)
             found.append(said["status"] == RELEASED)
     outcome.of(f"forged facts and labels ({guarantee})", found)
 
@@ -175,37 +178,32 @@ def test_edited_releases_do_not_load(path: Path, tmp_path: Path, outcome: Outcom
     release = label(path, queries=10)
     named = replace(release, query_names=tuple(f"q{i}" for i in range(release.answered)))
     facts, file, found = named.facts(), tmp_path / "edited.npz", []
-    names, text = list(named.query_names or ()), json.dumps(facts)
-    files: list[dict[str, Any]] = [
-        {"facts": json.dumps({**facts, name: value})} for name, value in FORGED.items()
-    ]
-    files += [
+    names, text = np.array(named.query_names), json.dumps(facts)
+    whole = {"labels": named.labels, "facts": text, "query_names": names}
+    edits: list[dict[str, Any]] = [
+        *({"facts": json.dumps({**facts, name: value})} for name, value in FORGED.items()),
         {"labels": 1 - named.labels},
-        {"names": names[::-1]},
-        {"names": None},
+        {"query_names": names[::-1]},
         {"facts": text[:-1] + ', "epsilon": 0.01}'},  # twice, the last one counts
         {"facts": text.replace('"digest"', '"epsilon": 0.01, "digest"')},
     ]
     for value in (float("nan"), -1.0, True, "0.01", [0.01]):
-        forged = {**facts, "epsilon": value}
-        files.append({"facts": json.dumps({**forged, "digest": digest_of_facts(forged)})})
-    for held in files:
-        held = {"labels": named.labels, "facts": text, "names": names, **held}
-        arrays = {"labels": held["labels"], "facts": np.array(held["facts"])}
-        if held["names"] is not None:
-            arrays["query_names"] = np.array(held["names"])
-        np.savez(file, **arrays)
+        edits.append({"facts": signed({**facts, "epsilon": value})})
+    for edit in edits:
+        write(file, **{**whole, **edit})
         found.append(accepted(pv.InputError, pv.Release.load, file))
+    write(file, labels=named.labels, facts=text)  # without names
+    found.append(accepted(pv.InputError, pv.Release.load, file))
     outcome.of("edited releases", found)
-    np.savez(file, query_names=np.array(names), facts=np.array(text), labels=named.labels)
+    write(file, **dict(reversed(whole.items())))
     assert pv.Release.load(file).digest == named.digest  # in whatever order
 
 
 def test_two_members_of_one_name(path: Path, tmp_path: Path) -> None:
     release, file = label(path, queries=10), tmp_path / "r.npz"
     release.save(file)
-    forged = {**release.facts(), "epsilon": 0.01}
-    with zipfile.ZipFile(write(tmp_path / "f.npz", release.labels, forged)) as source:
+    forged = signed({**release.facts(), "epsilon": 0.01})
+    with zipfile.ZipFile(write(tmp_path / "f.npz", facts=forged)) as source:
         data = source.read("facts.npy")
     with zipfile.ZipFile(file, "a") as both, pytest.warns(UserWarning, match="Duplicate"):
         both.writestr("facts.npy", data)
@@ -238,10 +236,7 @@ def test_words_other_than_those_of_the_facts(path: Path, tmp_path: Path, outcome
 
 def test_other_ledgers_and_older_ones(path: Path, tmp_path: Path) -> None:
     label(path, dataset="first", queries=5)
-    old = tmp_path / "old"
-    old.mkdir()
-    for name in ("ledger.db", "ledger.db.key", "ledger.db.head"):
-        shutil.copy(tmp_path / name, old / name)
+    old = shutil.copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name}-old"))
     label(path, dataset="second", queries=5).save(tmp_path / "r.npz")
     label(tmp_path / "another.db", dataset="second", queries=5)
     assert check(tmp_path / "r.npz", path)["status"] == RELEASED
