@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.attacks.conftest import Outcome, accepted, damaged, in_a_child, scaled
+from tests.attacks.conftest import Outcome, accepted, in_a_child, scaled
 
 import privote as pv
 from privote.ledger.store import FORMAT
@@ -221,9 +221,10 @@ def test_damaged_files_say_so(path: Path, tmp_path: Path, outcome: Outcome) -> N
     bad = [b"", b"[]", b"null", b"{}", b"\xff\xfe", b"[" * 100_000, b'{"head":1,"mark":2}']
     bad += [anchor.replace(b'"mark"', b'"mask"'), anchor.replace(b'"head":[', b'"head":[[],')]
     bad += [json.dumps({**json.loads(anchor), "mark": None}).encode()]
-    bad += [damaged(anchor, rng) for _ in range(scaled(40, 2000))]
+    for place in rng.integers(len(anchor), size=scaled(40, 2000)):
+        bad.append(anchor[:place] + rng.bytes(1) + anchor[place + 1 :])
     for content in bad:
-        if content.strip() == anchor.strip():
+        if content == anchor:
             continue
         path.with_name("ledger.db.head").write_bytes(content)
         found += [content_with(path, readonly=True), content_with(path)]
