@@ -28,12 +28,14 @@ def broken(*_: object, **__: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-@pytest.mark.parametrize("guarantee", ["allowance", "worst-case", "data-dependent", "ptr"])
+@pytest.mark.parametrize("guarantee", ["auto", "allowance", "worst-case", "data-dependent", "ptr"])
 def test_what_could_not_be_saved_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarantee: str
 ) -> None:
     path = tmp_path / "labels.npz"
     asked = {**ASKED, "guarantee": guarantee, "output": path, "ledger": tmp_path / "a.ledger"}
+    if guarantee == "auto":  # tallies
+        asked["mechanism"] = "auto"
     if guarantee in ("data-dependent", "ptr"):
         asked["queries"] = 20
     with monkeypatch.context() as patch:
@@ -124,7 +126,8 @@ def test_a_place_that_cannot_be_written_costs_nothing(
     (tmp_path / "there.npz").write_text("mine")
     (tmp_path / "link.npz").symlink_to(tmp_path / "nowhere")
     (tmp_path / "folder.npz").mkdir()
-    for name in ("there.npz", "link.npz", "folder.npz", "no/folder.npz", "labels.csv"):
+    places = ("there.npz", "there.npz/a.npz", "link.npz", "folder.npz", "no/folder.npz", "a.csv")
+    for name in places:
         with refused("output"):
             pv.label(VOTES, **ASKED, ledger=ledger, output=tmp_path / name)
     with refused("resume"):
