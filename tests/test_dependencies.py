@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from privote.dependencies import Implications, consistent, gated
 from privote.errors import BudgetError, UnavailableError
 
 CHEST = [("Pneumonia", "Consolidation"), ("Consolidation", "Opacity"), ("Edema", "Opacity")]
+DELTA = 1e-5
 NAMES = ("Opacity", "Consolidation", "Pneumonia", "Edema")
 
 # Pairs of places that go up in number cannot lead back.
@@ -28,26 +29,10 @@ RISING = st.lists(
 ROWS = arrays(np.int8, (7, 5), elements=st.integers(-1, 1))
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        CHEST,
-        {"Pneumonia": "Consolidation", "Consolidation": ["Opacity"], "Edema": ("Opacity",)},
-        Implications.of(CHEST),
-        [*CHEST, CHEST[0]],
-    ],
-)
-def test_pairs_and_mappings_say_the_same(source: Any) -> None:
-    assert set(Implications.of(source).pairs) == set(CHEST)
-    assert len(Implications.of(source).pairs) == len(CHEST)
-
-
-@pytest.mark.parametrize(
-    "bad", [3, "a.csv", [], {}, ["ab"], [("a",)], [("a", "")], [("a", -1)], [("a", True)]]
-)
-def test_odd_sources_are_refused(bad: Any) -> None:
-    with refused("implies"):
-        Implications.of(bad)
+def test_pairs_and_mappings_say_the_same() -> None:
+    mapping = {"Pneumonia": "Consolidation", "Consolidation": ["Opacity"], "Edema": ("Opacity",)}
+    for source in (CHEST, mapping, Implications.of(CHEST), [*CHEST, CHEST[0]]):
+        assert sorted(Implications.of(source).pairs) == sorted(CHEST)
 
 
 def test_a_cycle_is_shown() -> None:
@@ -57,26 +42,11 @@ def test_a_cycle_is_shown() -> None:
     assert len(cycle) == 4
     assert cycle[0] == cycle[-1]
     assert {*itertools.pairwise(cycle)} == {("a", "b"), ("b", "c"), ("c", "a")}
-    with refused("implies"):
-        Implications.of([("a", "a")])
-
-
-def test_a_cycle_between_a_name_and_its_place() -> None:
-    mixed = Implications.of([("a", "b"), (1, 0)])
-    with refused("implies"):
-        mixed.places(2, ("a", "b"))
 
 
 def test_labels_are_found_by_name_or_place() -> None:
-    stated = Implications.of(CHEST)
-    assert set(stated.places(4, NAMES)) == {(2, 1), (1, 0), (3, 0)}
+    assert set(Implications.of(CHEST).places(4, NAMES)) == {(2, 1), (1, 0), (3, 0)}
     assert Implications.of([("2", "0")]).places(3) == [(2, 0)]
-    with refused("implies"):
-        stated.places(3, NAMES[:3])
-    with refused("implies"):
-        stated.places(4)
-    with refused("implies", value=3):
-        Implications.of([(3, 0)]).places(3)
 
 
 @pytest.mark.parametrize(
@@ -126,33 +96,21 @@ def test_probabilities(scores: np.ndarray, pairs: list[tuple[int, int]], rule: s
     np.testing.assert_array_equal(made >= 0.5, consistent(bar, pairs, rule))
 
 
-def test_bad_labels_and_rules() -> None:
-    with refused("rule", value="sideways"):
-        consistent([[1, 0]], [(0, 1)], "sideways")
-    with refused("labels"):
-        consistent(np.array([[0.2, -1.0]]), [(0, 1)])
-    with refused("labels"):
-        consistent([[1, 2]], [(0, 1)])
-
-
 def test_a_release_says_what_was_done(tmp_path: Path) -> None:
     votes = np.random.default_rng(3).random((60, 20, 3)) < [0.7, 0.3, 0.5]
-    plain = pv.label(
-        votes, mechanism=pv.BinaryVoting(sigma=3.0), guarantee="worst-case", epsilon=200,
-        delta=1e-5, seed=4,
-    )  # fmt: skip
+    asked = {"mechanism": pv.BinaryVoting(sigma=3.0), "guarantee": "worst-case", "seed": 4}
+    plain = pv.label(votes, epsilon=200, delta=DELTA, **asked)
     made = consistent(plain, {0: [1, 2]})
     changed = int((made.labels != plain.labels).sum())
     assert changed
     assert made.processed == (f"2 implications were applied (up) and changed {changed} labels",)
-    assert made.epsilon == plain.epsilon
-    assert plain.processed == ()
-    for text in (made.summary(), made.statement()):
-        assert made.processed[0] in text
-    assert "Post-processing" in made.statement()
-    assert "Post-processing" not in plain.statement()
+    assert (made.epsilon, plain.processed) == (plain.epsilon, ())
+    assert made.processed[0] in made.summary()
+    assert made.processed[0] in made.statement()
     made.save(tmp_path / "made.npz")
     assert pv.Release.load(tmp_path / "made.npz").processed == made.processed
+    matrix = pv.dependencies.positive(made)
+    np.testing.assert_array_equal(matrix, pv.dependencies.positive(made.labels))
 
 
 TABLES = arrays(
@@ -171,80 +129,59 @@ def test_it_is_the_share_of_pairs_that_are_known(Y: np.ndarray) -> None:
                 assert matrix[row, column] == pytest.approx(expected, nan_ok=True)
 
 
-def test_a_release_that_abstains() -> None:
-    votes = np.random.default_rng(0).random((40, 9, 4)) < 0.5
-    mechanism = pv.BinaryVoting(sigma=2.0, gate=pv.Gate(threshold=6, sigma=1.0))
-    release = pv.label(
-        votes, mechanism=mechanism, guarantee="allowance", epsilon=50, delta=1e-5, seed=1
-    )
-    assert release.abstained
-    matrix = pv.dependencies.positive(release)
-    np.testing.assert_array_equal(matrix, pv.dependencies.positive(release.labels))
-    assert (np.diag(matrix) == 1).all()
-
-
-@pytest.mark.parametrize("bad", [[1, 0], [[2, 0]], [[0.5, 1]], [["1", "0"]], [[1], [0, 1]], None])
-def test_other_tables_are_refused(bad: object) -> None:
-    with refused("Y"):
-        pv.dependencies.positive(bad)
-
-
 ORDERS = np.array([1.5, 2.0, 4.0, 8.0, 16.0])
-DELTA = 1e-5
 
 
-def guardian(epsilon: float, mechanism: pv.BinaryVoting, **more: Any) -> pv.Guardian:
+def guardian(questions: float, mechanism: pv.BinaryVoting, **more: Any) -> pv.Guardian:
+    """Return a door in the worst case, with a budget for so many questions about one label."""
+    curve = questions * mechanism.worst_case_rdp(more.pop("voters", 20), 1)
+    epsilon = float(pv.epsilon(curve, pv.DEFAULT_ORDERS, DELTA)) * (1 + 1e-9)
+    budget = pv.Budget(epsilon=epsilon, delta=DELTA)
     return pv.Guardian(
-        mechanism,
-        pv.Budget(epsilon=epsilon, delta=DELTA),
-        pv.Ledger.in_memory(),
-        guarantee="worst-case",
-        **more,
+        mechanism, budget, pv.Ledger.in_memory(), **{"guarantee": "worst-case", **more}
     )
+
+
+def electorate(voters: int, mechanism: pv.BinaryVoting, **more: Any) -> pv.Electorate:
+    """Return a door of one label."""
+    given = {"epsilon": 5000.0, "delta": DELTA, **more}
+    return pv.Electorate(mechanism=mechanism, voters=voters, labels=1, **given)
 
 
 def test_the_rest_is_asked_where_the_indicator_is_released_as_one() -> None:
     rng = np.random.default_rng(0)
     truth = rng.random((60, 5)) < 0.4
     votes = np.repeat(truth[:, None], 30, axis=1)
-    electorate = pv.Electorate(
-        mechanism=pv.BinaryVoting(sigma=2.0), voters=30, labels=1, epsilon=5000, delta=DELTA, seed=1
-    )
-    release = gated(electorate.answer, votes, 2)
+    door = electorate(30, pv.BinaryVoting(sigma=2.0), seed=1)
+    release = gated(door.answer, votes, 2)
     np.testing.assert_array_equal(release.labels, truth & truth[:, [2]])  # all are of one mind
     asked = 60 + 4 * int(truth[:, 2].sum())
-    assert electorate.answered == asked
+    assert door.answered == asked
     assert f"{asked} questions on single labels instead of 300" in release.processed[0]
-    assert release.epsilon == electorate.epsilon
-    spent = np.broadcast_to(release.labels.sum(), 30)
-    np.testing.assert_array_equal(release.sealed.spent, spent)
+    assert release.epsilon == door.epsilon
+    assert release.sealed.spent.tolist() == [release.labels.sum()] * 30
 
 
 def test_in_the_worst_case_the_budget_is_what_is_printed() -> None:
     mechanism = pv.BinaryVoting(sigma=4.0)
     votes = np.zeros((50, 20, 6), bool)
     votes[::10] = True
-    epsilon = float(pv.epsilon(30 * mechanism.worst_case_rdp(20, 1), pv.DEFAULT_ORDERS, DELTA))
-    door = guardian(epsilon * (1 + 1e-9), mechanism, seed=0)
-    release = gated(door.release, votes, 0)
+    release = gated(guardian(30, mechanism, seed=0).release, votes, 0)
     assert release.epsilon == release.budget
     assert "epsilon is the whole budget" in release.statement()
     # 30 questions: queries 0, 10 and 20 take six each, those between one, and none is left at 14.
     assert release.answered == 20
     np.testing.assert_array_equal(release.labels, votes[:20, 0])
-    plain = guardian(epsilon * (1 + 1e-9), mechanism, seed=0).release(votes)
-    assert plain.answered == 5
+    assert guardian(30, mechanism, seed=0).release(votes).answered == 5
 
 
 def test_a_query_that_was_begun_and_not_ended_stays_behind() -> None:
     mechanism = pv.BinaryVoting(sigma=1.0)
     votes = np.ones((4, 20, 3), bool)
     for fit, answered in ((3, 1), (4, 1), (5, 1), (6, 2), (8, 2)):
-        epsilon = float(pv.epsilon(fit * mechanism.worst_case_rdp(20, 1), pv.DEFAULT_ORDERS, DELTA))
-        release = gated(guardian(epsilon * (1 + 1e-9), mechanism).release, votes, 0)
-        assert release.answered == answered
+        assert gated(guardian(fit, mechanism).release, votes, 0).answered == answered
     with pytest.raises(BudgetError):
-        gated(guardian(1e-3, mechanism).release, votes, 0)
+        gated(guardian(0.5, mechanism).release, votes, 0)
 
 
 def test_an_indicator_held_back_and_names() -> None:
@@ -254,10 +191,7 @@ def test_an_indicator_held_back_and_names() -> None:
         columns=["query", "voter", "rain", "snow"],
     )
     mechanism = pv.BinaryVoting(sigma=1.0, gate=pv.Gate(threshold=8, sigma=0.5))
-    electorate = pv.Electorate(
-        mechanism=mechanism, voters=10, labels=1, epsilon=5000, delta=DELTA, seed=1
-    )
-    release = gated(electorate.answer, frame, 0)
+    release = gated(electorate(10, mechanism, seed=1).answer, frame, 0)
     np.testing.assert_array_equal(release.labels, [[1, 1], [1, 0], [-1, -1]])
     assert release.label_names == ("rain", "snow")
     assert release.query_names == ("q0", "q1", "q2")
@@ -273,14 +207,8 @@ def test_bad_arguments() -> None:
     with refused(None, UnavailableError):
         gated(never, pv.SparseBallots([0], [0], [[1, 0]], queries=1, voters=3), 0)
     for guarantee in ("ptr", "data-dependent"):
-        door = pv.Guardian(
-            pv.BinaryVoting(sigma=1.0),
-            pv.Budget(epsilon=1, delta=DELTA),
-            pv.Ledger.in_memory(),
-            guarantee=guarantee,
-        )
         with refused("queries"):
-            gated(door.release, votes, 0)
+            gated(guardian(1, pv.BinaryVoting(sigma=1.0), guarantee=guarantee).release, votes, 0)
 
 
 # -- privacy: every transcript of a small run ------------------------------------------------------
@@ -290,34 +218,20 @@ class EndOfTapeError(Exception):
     """The outcomes were told up to here."""
 
 
-class Tape:
-    """Outcomes told beforehand, and how likely they are."""
-
-    def __init__(self) -> None:
-        self.bits: tuple[int, ...] = ()
-        self.at, self.log = 0, 0.0
-
-    def load(self, bits: tuple[int, ...]) -> None:
-        self.bits, self.at, self.log = bits, 0, 0.0
-
-    def next(self, log_probs: np.ndarray) -> int:
-        if self.at == len(self.bits):
-            raise EndOfTapeError
-        bit = self.bits[self.at]
-        self.at += 1
-        self.log += float(log_probs[bit])
-        return bit
-
-
-TAPE = Tape()
-
-
 class TapedVoting(pv.BinaryVoting):
     """Binary voting whose draws are told, so that a real run can be led along every branch."""
 
+    bits: ClassVar[Iterator[int]]
+    log: ClassVar[float]  # the log-probability of what was drawn
+
     def draw(self, tally: Any, entropy: Any) -> Any:
-        cells = self.log_probs(tally.margins, tally.voters).reshape(-1, 2)
-        drawn = [TAPE.next(cell) for cell in cells]
+        drawn = []
+        for cell in self.log_probs(tally.margins, tally.voters).reshape(-1, 2):
+            bit = next(TapedVoting.bits, None)
+            if bit is None:
+                raise EndOfTapeError
+            TapedVoting.log += float(cell[bit])
+            drawn.append(bit)
         return np.array(drawn, np.int8).reshape(tally.margins.shape)
 
 
@@ -327,14 +241,14 @@ def transcripts(run: Callable[[], Any]) -> dict[tuple[int, ...], float]:
     todo: list[tuple[int, ...]] = [()]
     while todo:
         bits = todo.pop()
-        TAPE.load(bits)
+        TapedVoting.bits, TapedVoting.log = iter(bits), 0.0
         try:
             run()
         except EndOfTapeError:
             todo += [(*bits, 0), (*bits, 1)]
         else:
-            assert TAPE.at == len(bits)
-            found[bits] = TAPE.log
+            assert next(TapedVoting.bits, None) is None
+            found[bits] = TapedVoting.log
     assert np.exp(list(found.values())).sum() == pytest.approx(1)
     return found
 
@@ -352,59 +266,44 @@ def neighbours(seed: int) -> list[np.ndarray]:
     return made
 
 
-def ratios(
-    worlds: list[dict[tuple[int, ...], float]], stated: np.ndarray, epsilon: float
-) -> tuple[float, float]:
-    """Return the largest divergence / stated, and the largest delta at the stated epsilon."""
-    divergence, delta = 0.0, 0.0
+def check_transcripts(
+    answer: Callable[[], Any], seed: int, stated: np.ndarray, epsilon: float
+) -> list[dict[tuple[int, ...], float]]:
+    """Compare all runs of neighbours with what is stated: costs, and delta at this epsilon."""
+    worlds = [
+        transcripts(lambda votes=votes: gated(answer(), votes, 0)) for votes in neighbours(seed)
+    ]
+    divergence = 0.0
     for one, two in itertools.permutations(worlds, 2):
         # What is asked follows from released labels alone, so both have the same transcripts.
         assert one.keys() == two.keys()
         p, q = (np.array([world[key] for key in one]) for world in (one, two))
-        for order, most in zip(ORDERS, stated, strict=True):
-            cost = np.log(np.exp(order * p - (order - 1) * q).sum()) / (order - 1)
-            divergence = max(divergence, cost / most)
-        delta = max(delta, np.maximum(np.exp(p) - np.exp(epsilon + q), 0).sum())
-    return divergence, delta
+        cost = np.log(np.exp(np.outer(ORDERS, p) - np.outer(ORDERS - 1, q)).sum(axis=1))
+        divergence = max(divergence, (cost / (ORDERS - 1) / stated).max())
+        assert np.maximum(np.exp(p) - np.exp(epsilon + q), 0).sum() <= DELTA
+    assert 0.3 < divergence <= 1 + 1e-9
+    return worlds
 
 
 @pytest.mark.parametrize("allowance", [1, 2])
 def test_all_transcripts_under_an_allowance(allowance: int) -> None:
     mechanism = TapedVoting(sigma=2.0)
 
-    def world(votes: np.ndarray) -> dict[tuple[int, ...], float]:
-        def run() -> None:
-            electorate = pv.Electorate(
-                mechanism=mechanism, voters=3, labels=1, epsilon=30, delta=DELTA,
-                allowance=allowance,
-            )  # fmt: skip
-            run.epsilon = electorate.epsilon  # type: ignore[attr-defined]
-            gated(electorate.answer, votes, 0)
+    def door() -> pv.Electorate:
+        return electorate(3, mechanism, epsilon=30, allowance=allowance)
 
-        found = transcripts(run)
-        world.epsilon = run.epsilon  # type: ignore[attr-defined]
-        return found
-
-    worlds = [world(votes) for votes in neighbours(allowance)]
     stated = 2 * allowance * mechanism.surprise_rdp(3, 1, ORDERS)
-    divergence, delta = ratios(worlds, stated, world.epsilon)  # type: ignore[attr-defined]
-    assert 0.3 < divergence <= 1 + 1e-9
-    assert delta <= DELTA
+    check_transcripts(lambda: door().answer, allowance, stated, door().epsilon)
 
 
 def test_all_transcripts_in_the_worst_case() -> None:
     mechanism, questions = TapedVoting(sigma=2.0), 4
-    each = mechanism.worst_case_rdp(3, 1, ORDERS)
-    whole = questions * mechanism.worst_case_rdp(3, 1)
-    epsilon = float(pv.epsilon(whole, pv.DEFAULT_ORDERS, DELTA)) * (1 + 1e-9)
 
-    def world(votes: np.ndarray) -> dict[tuple[int, ...], float]:
-        return transcripts(lambda: gated(guardian(epsilon, mechanism).release, votes, 0))
+    def door() -> pv.Guardian:
+        return guardian(questions, mechanism, voters=3)
 
-    worlds = [world(votes) for votes in neighbours(7)]
+    stated = questions * mechanism.worst_case_rdp(3, 1, ORDERS)
+    worlds = check_transcripts(lambda: door().release, 7, stated, door().budget.epsilon)
     assert {len(bits) for bits in worlds[0]} <= {2, 3, 4}  # two to four questions
-    divergence, delta = ratios(worlds, questions * each, epsilon)
-    assert 0.3 < divergence <= 1 + 1e-9
-    assert delta <= DELTA
     # The cost of the questions that one branch asked is less, and is no bound: see the docstring.
     assert min(len(bits) for bits in worlds[0]) < questions

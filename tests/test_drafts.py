@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -23,48 +22,37 @@ from privote.labelling import KeptReleases
 RNG = np.random.default_rng(0)
 VOTES = RNG.random((30, 20, 4)) < 0.2
 ASKED = {"mechanism": pv.BinaryVoting(sigma=7.0), "epsilon": 8.0, "delta": 1e-5}
-EVERY = {"guarantee": "allowance"}
 
 
 def broken(*_: object, **__: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-@pytest.mark.parametrize(
-    ("guarantee", "queries"),
-    [("allowance", None), ("worst-case", None), ("data-dependent", 20), ("ptr", 20)],
-)
-def test_output_holds_what_label_returns(tmp_path: Path, guarantee: str, queries: int) -> None:
-    path = tmp_path / "labels.npz"
-    release = pv.label(VOTES, **ASKED, guarantee=guarantee, queries=queries, output=path)
-    assert pv.Release.load(path).facts() == release.facts()
-    assert [file.name for file in tmp_path.iterdir()] == ["labels.npz"]
-
-
-@pytest.mark.parametrize(
-    ("guarantee", "queries"), [("allowance", None), ("worst-case", None), ("data-dependent", 20)]
-)
+@pytest.mark.parametrize("guarantee", ["auto", "allowance", "worst-case", "data-dependent", "ptr"])
 def test_what_could_not_be_saved_can_be_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarantee: str, queries: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarantee: str
 ) -> None:
-    path, ledger = tmp_path / "labels.npz", tmp_path / "a.ledger"
-    more = {"guarantee": guarantee, "queries": queries, "ledger": ledger}
+    path = tmp_path / "labels.npz"
+    asked = {**ASKED, "guarantee": guarantee, "output": path, "ledger": tmp_path / "a.ledger"}
+    if guarantee == "auto":  # tallies
+        asked["mechanism"] = "auto"
+    if guarantee in ("data-dependent", "ptr"):
+        asked["queries"] = 20
     with monkeypatch.context() as patch:
         patch.setattr(pv.Release, "save", broken)
         with refused(None, ChargedError) as told:
-            pv.label(VOTES, **ASKED, **more, output=path)
+            pv.label(VOTES, **asked)
     assert told.value.exit_code == 6
     assert told.value.draft == beside(path)
     assert not path.exists()
     with pytest.raises(InputError, match="resume=True"):  # what was paid for is not thrown away
-        pv.label(VOTES, **ASKED, **more, output=path)
+        pv.label(VOTES, **asked)
     with refused("resume"):
-        pv.label(VOTES, **{**ASKED, "epsilon": 9.0}, **more, output=path, resume=True)
+        pv.label(VOTES, **{**asked, "epsilon": 9.0}, resume=True)
     monkeypatch.setattr(Guardian, "release", broken)  # nothing is drawn or charged again
-    release = pv.label(None, **ASKED, **more, output=path, resume=True)
-    assert release.epsilon is not None
-    assert pv.Release.load(path).digest == release.digest
+    release = pv.label(None, **asked, resume=True)
     assert release.answered <= 30
+    assert pv.Release.load(path).facts() == release.facts()
     assert not beside(path).exists()
 
 
@@ -80,38 +68,22 @@ def test_each_part_is_kept_before_the_next_is_charged(
         real(self, release)
         kept.append(release.labels)
 
+    asked = {**ASKED, "guarantee": "allowance", "output": path, "ledger": ledger}
     with monkeypatch.context() as patch:
         patch.setattr(KeptReleases, "keep", stop)
         with pytest.raises(KeyboardInterrupt, match="the run did not finish"):
-            pv.label(VOTES, **ASKED, **EVERY, output=path, ledger=ledger)
-    copy, draft = tmp_path / "copy.npz", beside(path).read_bytes()
-    beside(copy).write_bytes(draft)
-    with refused(None, ChargedError):
-        pv.label(None, **ASKED, **EVERY, output=copy, resume=True)
-    asked = {**ASKED, **EVERY, "output": copy, "ledger": apart(ledger)}
-    release = pv.label(None, **asked, resume=True)  # without the votes
-    assert release.so_far == 16
-    np.testing.assert_array_equal(release.labels, np.concatenate(kept))
+            pv.label(VOTES, **asked)
     before = spending(ledger)
-    release = pv.label(VOTES, **ASKED, **EVERY, output=path, ledger=ledger, resume=True)
+    release = pv.label(VOTES, **asked, resume=True)
     np.testing.assert_array_equal(release.labels[:16], np.concatenate(kept))
     assert release.so_far == release.answered == 30
     # The third block was entered before its labels could be kept: it is not entered again.
     assert [number for number, _ in before] == [8, 8, 8]
     assert spending(ledger)[:3] == before
     assert [number for number, _ in spending(ledger)] == [8, 8, 8, 6]
-    whole = pv.label(VOTES, **ASKED, **EVERY, ledger=tmp_path / "b.ledger")
+    whole = pv.label(VOTES, **{**asked, "output": None, "ledger": tmp_path / "b.ledger"})
     assert spending(tmp_path / "b.ledger") == spending(ledger)
     assert (whole.epsilon, whole.allowance) == (release.epsilon, release.allowance)
-
-
-def apart(ledger: Path) -> Path:
-    """Return a copy of a ledger: what is recorded there ends nothing here."""
-    folder = ledger.with_name("apart")
-    folder.mkdir()
-    for file in ledger.parent.glob(f"{ledger.name}*"):
-        shutil.copy(file, folder)
-    return folder / ledger.name
 
 
 def spending(ledger: Path) -> list[tuple[int, str]]:
@@ -147,26 +119,23 @@ def test_another_charge_is_not_resumed(tmp_path: Path) -> None:
         assert len([each for each in book.published() if each["kind"] == "charge"]) == 2
 
 
-def test_a_place_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ledger = tmp_path / "a.ledger"
     (tmp_path / "there.npz").write_text("mine")
     (tmp_path / "link.npz").symlink_to(tmp_path / "nowhere")
     (tmp_path / "folder.npz").mkdir()
-    for name in ("there.npz", "link.npz", "folder.npz", "no/folder.npz", "labels.csv"):
+    places = ("there.npz", "there.npz/a.npz", "link.npz", "folder.npz", "no/folder.npz", "a.csv")
+    for name in places:
         with refused("output"):
             pv.label(VOTES, **ASKED, ledger=ledger, output=tmp_path / name)
-    assert not ledger.exists()
     with refused("resume"):
         pv.label(VOTES, **ASKED, ledger=ledger, output=tmp_path / "a.npz", resume=True)
-    assert not ledger.exists()
-
-
-def test_room_is_taken_before_the_charge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "posix_fallocate", broken)
+    monkeypatch.setattr(os, "posix_fallocate", broken)  # room is taken before the charge
     with refused("output"):
-        pv.label(VOTES, **ASKED, ledger=tmp_path / "a.ledger", output=tmp_path / "a.npz")
-    assert not (tmp_path / "a.ledger").exists()
-    assert not list(tmp_path.iterdir())
+        pv.label(VOTES, **ASKED, ledger=ledger, output=tmp_path / "a.npz")
+    assert {file.name for file in tmp_path.iterdir()} == {"there.npz", "link.npz", "folder.npz"}
 
 
 def test_a_torn_end_does_not_count(tmp_path: Path) -> None:
@@ -213,6 +182,8 @@ def test_one_part_takes_the_place_of_all(tmp_path: Path, monkeypatch: pytest.Mon
 def test_who_is_done_leaves_the_next_run_alone(tmp_path: Path) -> None:
     path = tmp_path / "a.draft"
     with Draft(path, {}) as first:
+        with refused("output"):  # one place is for one run
+            Draft(path, {})
         first.keep(b"drawn")
         first.finish()
         following = Draft(path, {})
@@ -223,18 +194,11 @@ def test_who_is_done_leaves_the_next_run_alone(tmp_path: Path) -> None:
         assert draft.read() == b"drawn"
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_pipe_is_no_draft(tmp_path: Path, resume: bool) -> None:
     os.mkfifo(tmp_path / "a.draft")
     with refused("output"):
         Draft(tmp_path / "a.draft", {}, resume=resume)
-
-
-def test_one_place_is_for_one_run(tmp_path: Path) -> None:
-    with Draft(tmp_path / "a.draft", {}), refused("output"):
-        Draft(tmp_path / "a.draft", {})
-    assert not (tmp_path / "a.draft").exists()
 
 
 def test_what_a_dead_process_left_is_used_again(tmp_path: Path) -> None:
@@ -243,41 +207,10 @@ def test_what_a_dead_process_left_is_used_again(tmp_path: Path) -> None:
         part.write_text("whole")
     assert (tmp_path / "a.txt").read_text() == "whole"
     assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
-    with (
-        refused("output"),
-        complete(tmp_path / "a.txt", force=False) as part,
-    ):
+    with refused("output"), complete(tmp_path / "a.txt", force=False) as part:
         part.write_text("other")
     with complete(tmp_path / "a.txt", force=False) as part:  # the same is what was wanted
         part.write_text("whole")
-
-
-@pytest.mark.parametrize(
-    ("voters", "guarantee"),
-    [("teachers", "allowance"), ("teachers", "worst-case"), ("neighbours", "allowance")],
-)
-def test_a_student_can_be_trained_on_labels_that_were_paid_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, voters: str, guarantee: str
-) -> None:
-    X, public = RNG.normal(size=(300, 3)), RNG.normal(size=(60, 3))
-    Y = (X[:, :2] > 0.3).astype(np.int8)
-    settings = {"voters": voters, "guarantee": guarantee, "n_teachers": 10, "epsilon": 8.0}
-    # Each with a ledger: without one a budget is exclusive, and its allowance another.
-    plain = pv.PATEClassifier(**settings)
-    plain.fit(X, Y, public, ledger=tmp_path / "b.ledger", seed=3)
-    path, ledger = tmp_path / "a.draft", tmp_path / "a.ledger"
-    pate = pv.PATEClassifier(**settings)
-    with monkeypatch.context() as patch:
-        patch.setattr("privote.learning.pate.train_student", broken)
-        with refused(None, ChargedError):
-            pate.fit(X, Y, public, draft=path, ledger=ledger, seed=3)
-    monkeypatch.setattr(Guardian, "release", broken)
-    pate.fit(X, Y, public, draft=path, ledger=ledger, seed=3, resume=True)
-    np.testing.assert_array_equal(pate.public_rows_, plain.public_rows_)
-    np.testing.assert_array_equal(pate.release_.labels, plain.release_.labels)
-    np.testing.assert_allclose(pate.predict_proba(public), plain.predict_proba(public))
-    assert pate.privacy_["epsilon"] == plain.privacy_["epsilon"]
-    assert pate.release_.forecast == plain.release_.forecast
 
 
 def test_a_test_that_failed_leaves_no_draft(
@@ -290,47 +223,6 @@ def test_a_test_that_failed_leaves_no_draft(
     with refused(None, BudgetError):
         pate.fit(X, (X[:, :2] > 0.3).astype(np.int8), public, draft=tmp_path / "a.draft")
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("guarantee", ["allowance", "worst-case"])
-@pytest.mark.parametrize("good", [0, 2])
-def test_a_store_that_fails_in_the_middle_keeps_what_was_drawn(
-    guarantee: str, good: int, store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    zarr = pytest.importorskip("zarr")
-    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 20 * 4 * 8)  # eight queries a block
-    cube = zarr.create_array(tmp_path / "v.zarr", shape=VOTES.shape, chunks=(8, 20, 4), dtype=bool)
-    cube[:] = VOTES
-    url, chunks = store.put(tmp_path / "v.zarr"), []
-
-    def fail(name: str) -> None:
-        if "/c/" in name:
-            chunks.append(name)
-            if len(chunks) > 4 + good:  # four are read to be checked, before anything is charged
-                raise ConnectionResetError(f"Connection reset: {url}?key=hunter2")
-
-    store.fails = fail
-    path, ledger = tmp_path / "labels.npz", tmp_path / "a.ledger"
-    asked = ASKED | {"guarantee": guarantee, "mechanism": pv.BinaryVoting(sigma=30.0)}
-    asked |= {"queries": 24, "seed": 1}
-    with refused(None, ChargedError) as caught:
-        pv.label(url, **asked, output=path, ledger=ledger)
-    assert "Connection reset" in str(caught.value)
-    assert str(caught.value).count("charged") == 1
-    assert "hunter2" not in str(caught.value)
-    store.fails = lambda name: None
-    whole = pv.label(VOTES, **asked, ledger=tmp_path / "b.ledger")
-    with closing(pv.Ledger.open(ledger)) as a, closing(pv.Ledger.open(tmp_path / "b.ledger")) as b:
-        assert a.standing() == b.standing()
-    assert caught.value.draft == beside(path)
-    kept = pv.label(url, **asked, output=path, ledger=ledger, resume=True)
-    np.testing.assert_array_equal(kept.labels[: 8 * good], whole.labels[: 8 * good])
-    assert kept.answered == 24
-    with closing(pv.Ledger.open(ledger)) as a, closing(pv.Ledger.open(tmp_path / "b.ledger")) as b:
-        assert a.standing() == b.standing()
-        charges = [entry for entry in a.published() if entry["kind"] == "charge"]
-        assert len(charges) == 1
-    assert not beside(path).exists()
 
 
 @pytest.mark.parametrize("mechanism", ["auto", pv.BinaryVoting(sigma=30.0)], ids=str)

@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import ndtr
-from tests.refusals import refused
 
 from privote import entropy as room
 from privote.entropy import Entropy
-from privote.errors import InputError
 
 
 class Bits(Entropy):
@@ -34,9 +32,6 @@ def test_secure_by_default_and_seeded_only_when_told() -> None:
     assert Entropy().bytes(16) != Entropy().bytes(16)
     assert Entropy(3).bytes(16) == Entropy(3).bytes(16)
     assert "3" not in repr(Entropy(3))
-    for bad in (-1, 1.5, True, "7"):
-        with refused("seed"):
-            Entropy(bad)  # type: ignore[arg-type]
 
 
 def test_uniform_is_uniform_and_below_one() -> None:
@@ -52,9 +47,7 @@ def test_uniform_is_uniform_and_below_one() -> None:
 
 def test_uniform_never_rounds_up() -> None:
     # All bits one: the largest draw stays below 1, whatever rounding would like.
-    top = Bits(b"\xff" * 8).uniform(1)[0]
-    assert top < 1
-    assert top == np.nextafter(1.0, 0.0)
+    assert Bits(b"\xff" * 8).uniform(1)[0] == np.nextafter(1.0, 0.0)
 
 
 @pytest.mark.parametrize("p", [0.5, 0.3, 1e-3, 1 / 65536, 1e-6, 1 - 1e-6])
@@ -179,9 +172,6 @@ def test_rounded_gaussian_is_whole_numbers_of_any_size() -> None:
     assert (Entropy(3).rounded_gaussian(4.0, 9) == Entropy(3).rounded_gaussian(4.0, 9)).all()
     wide = Entropy(1).rounded_gaussian(1e9, 2000)
     assert 0.9e9 < wide.std() < 1.1e9
-    for sigma in (0.0, -1.0, float("nan"), 1.1e9):
-        with pytest.raises(InputError):
-            Entropy().rounded_gaussian(sigma, 1)
 
 
 @pytest.mark.parametrize("run", [2, 6, 1 << 16])

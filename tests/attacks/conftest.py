@@ -9,21 +9,21 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.ledger.conftest import database, path, server
 from typer.testing import CliRunner
 
+import privote as pv
 from privote.cli import app
 from privote.ledger.records import RELEASED
 
-__all__ = ["Outcome", "check", "database", "full", "path", "scaled", "server", "time_limit"]
-
-Outcome = Callable[[str, int, int], None]
+__all__ = ["database", "path", "server"]  # fixtures that attacks ask for
 
 
 def full() -> bool:
@@ -65,17 +65,104 @@ def check(file: Path, ledger: Path) -> dict[str, Any]:
     return said
 
 
-@pytest.fixture
-def outcome(request: pytest.FixtureRequest) -> Outcome:
-    """Return ``outcome(attack, tried, through)``: keeps a line of the table, and judges it."""
+def accepted(
+    kind: type[Exception] | tuple[type[Exception], ...],
+    call: Callable[..., object],
+    *given: Any,
+    **named: Any,
+) -> bool:
+    """Return whether a call goes through; False if it is refused with an error of this kind."""
+    try:
+        call(*given, **named)
+    except kind:
+        return False
+    return True
 
-    def say(attack: str, tried: int, through: int) -> None:
+
+def in_a_child(job: Callable[[], int]) -> int:
+    """Return how a job ends in a forked process: its number, 99 for an error, < 0 if killed."""
+    child = os.fork()
+    if child == 0:
+        code = 99
+        try:
+            code = int(job())
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def damaged(content: bytes, rng: np.random.Generator) -> bytes:
+    """Cut the end off, flip bytes, repeat or drop a part."""
+    kind, size = rng.integers(5), max(1, len(content))
+    place = int(rng.integers(size))
+    if kind == 0:
+        return content[:place]
+    if kind == 1:
+        end = place + int(rng.integers(1, 40))
+        return content[:place] + content[end:]
+    if kind == 2:
+        end = place + int(rng.integers(1, 40))
+        return content[:end] + content[place:]
+    out = bytearray(content)
+    for at in rng.integers(size, size=1 if kind == 3 else int(rng.integers(2, 30))):
+        if at < len(out):
+            out[at] = int(rng.choice([0, 1, 127, 128, 255, int(rng.integers(256))]))
+    return bytes(out)
+
+
+def write_poll(folder: Path) -> Path:
+    """Write a poll of sixty voters on three options."""
+    rows = "".join(f"v{n},{n < 43:d},{n < 31:d},{n < 20:d}\n" for n in range(60))
+    (folder / "poll.csv").write_text("voter,Ada,Bo,Cy\n" + rows)
+    return folder / "poll.csv"
+
+
+def differing(said: dict[str, Any]) -> set[str]:
+    """Return the facts of which `privote ledger check` says that they differ."""
+    return {each["fact"] for each in said["differences"]}
+
+
+class Killed(BaseException):
+    """Stands for a process that ends."""
+
+
+def dying_at(kind: str) -> Callable[..., Any]:
+    """Return an ``append`` of the ledger that ends the process before an entry of this kind."""
+    append = pv.Ledger.append
+
+    def dying(self: pv.Ledger, body: dict[str, Any], sealed: Any = None) -> Any:
+        if body["kind"] == kind:
+            raise Killed
+        return append(self, body, sealed)
+
+    return dying
+
+
+class Outcome:
+    """Keeps a line of the table for each attack, and judges it."""
+
+    def __init__(self, test: str) -> None:
+        self._test = test
+
+    def __call__(self, attack: str, tried: int, through: int) -> None:
+        """Say how often an attack was tried, and how often it got through."""
         table = os.environ.get("PRIVOTE_ATTACKS_TABLE")
         if table:
             line = {"attack": attack, "tried": int(tried), "through": int(through)}
             with open(table, "a") as stream:
-                stream.write(json.dumps({**line, "test": request.node.nodeid}) + "\n")
+                stream.write(json.dumps({**line, "test": self._test}) + "\n")
         assert tried > 0, f"{attack}: nothing was tried"
         assert through == 0, f"{attack}: {through} of {tried} got through"
 
-    return say
+    def of(self, attack: str, found: Iterable[object]) -> None:
+        """Say what came of each try: nothing (None, False), or what got through."""
+        tries = list(found)
+        through = [each for each in tries if each]
+        print(*through[:5], sep="\n")
+        self(attack, len(tries), len(through))
+
+
+@pytest.fixture
+def outcome(request: pytest.FixtureRequest) -> Outcome:
+    return Outcome(request.node.nodeid)

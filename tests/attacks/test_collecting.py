@@ -11,7 +11,7 @@ import shutil
 import signal
 import uuid
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import joblib
 import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
-from tests.attacks.conftest import Outcome
+from tests.attacks.conftest import Outcome, in_a_child
 from tests.refusals import refused
 
 import privote as pv
@@ -52,42 +52,39 @@ def killed_at(step: int, work: Callable[[], Any], monkeypatch: pytest.MonkeyPatc
 
     Returns whether it came so far.
     """
-    child = os.fork()
-    if child == 0:  # pragma: no cover
+    changes = 0
+
+    def dying(real: Callable[..., Any]) -> Callable[..., Any]:
+        def change(self: Folder, *given: Any) -> Any:
+            nonlocal changes
+            changes += 1
+            if changes == step:
+                if isinstance(given[-1], bytes):  # half of it is written
+                    name = f".{given[0]}.{uuid.uuid4().hex}.part"
+                    Path(self.place).mkdir(parents=True, exist_ok=True)
+                    Path(self.place, name).write_bytes(given[-1][: len(given[-1]) // 2])
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(self, *given)
+
+        return change
+
+    def job() -> int:
         signal.alarm(60)
-        count = 0
-
-        def dying(real: Callable[..., Any], half: bool) -> Callable[..., Any]:
-            def change(self: Folder, *given: Any) -> Any:
-                nonlocal count
-                count += 1
-                if count == step:
-                    if half and len(given) == 2 and isinstance(given[1], bytes):
-                        name = f".{given[0]}.{uuid.uuid4().hex}.part"
-                        Path(self.place).mkdir(parents=True, exist_ok=True)
-                        Path(self.place, name).write_bytes(given[1][: len(given[1]) // 2])
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return real(self, *given)
-
-            return change
-
         for name in ("write", "remove"):
-            monkeypatch.setattr(Folder, name, dying(getattr(Folder, name), name == "write"))
-        try:
-            work()
-        finally:
-            os._exit(0)
-    _, status = os.waitpid(child, 0)
-    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+            monkeypatch.setattr(Folder, name, dying(getattr(Folder, name)))
+        work()
+        return 0
+
+    return in_a_child(job) == -signal.SIGKILL
 
 
 def test_votes_survive_a_kill(
     models: Path, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At every change to the disk; nobody reads what is half there, or is asked again."""
-    whole, lost, step = models / "whole.zarr", 0, 1
+    whole, lost = models / "whole.zarr", []
     _collected(whole, models)
-    while True:
+    for step in count(1):
         output = models / f"{step}.zarr"
         if not killed_at(step, lambda: _collected(output, models), monkeypatch):  # noqa: B023
             break
@@ -96,10 +93,9 @@ def test_votes_survive_a_kill(
                 pv.Ballots.of(output)
         chunks = len(_chunks(output)) if output.exists() else 0
         done = _collected(output, models, resume=output.exists()).done_before
-        lost += done > chunks or everything(output) != everything(whole)
-        step += 1
-    assert step > 13  # the attributes, twelve chunks, and the end
-    outcome("votes that are collected, killed and resumed", step - 1, lost)
+        lost.append(done > chunks or everything(output) != everything(whole))
+    assert len(lost) > 12  # the attributes, twelve chunks, and the end
+    outcome.of("votes that are collected, killed and resumed", lost)
 
 
 LAYOUTS: dict[str, Any] = {
@@ -147,7 +143,7 @@ def test_a_chunk_that_is_lost_is_never_counted(layout: str, models: Path, outcom
     path, kept = models / "v.zarr", models / "kept.zarr"
     ours = LAYOUTS[layout] is None
     _collected(kept, models) if ours else _foreign(kept, layout)
-    tried = through = 0
+    found = []
     budget: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5, "mechanism": pv.BinaryVoting(sigma=2)}
     for number in range(sum(1 for _ in _damages(_chunks(kept), changed=ours))):
         shutil.rmtree(path, ignore_errors=True)
@@ -155,12 +151,9 @@ def test_a_chunk_that_is_lost_is_never_counted(layout: str, models: Path, outcom
         [*_damages(_chunks(path), changed=ours)][number]()
         if everything(path) == everything(kept):
             continue  # two chunks were the same
-        tried += 1
         ledger, output = models / f"{number}.db", models / f"{number}.npz"
-        try:
+        with refused(kind=pv.BallotError):
             pv.label(path, **budget, ledger=ledger, output=output)
-            through += 1
-        except pv.BallotError:
-            through += ledger.exists() or output.exists()
-    outcome(f"a chunk that was lost, {layout}", tried, through)
+        found.append(ledger.exists() or output.exists())
+    outcome.of(f"a chunk that was lost, {layout}", found)
     assert pv.label(kept, **budget).answered > 0

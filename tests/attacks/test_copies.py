@@ -11,7 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.attacks.conftest import Outcome, check, full
+from tests.attacks.conftest import (
+    Killed,
+    Outcome,
+    accepted,
+    check,
+    differing,
+    dying_at,
+    full,
+    write_poll,
+)
 
 import privote as pv
 from privote.errors import ChargedError, DrawnError
@@ -27,60 +36,32 @@ PUBLIC = RNG.normal(size=(16, 3))
 QUERIES = {"allowance": None, "worst-case": None, "ptr": 6, "data-dependent": 6}
 Run = Callable[..., Any]
 
-
-class Killed(BaseException):
-    """Stands for a process that ends."""
+pytestmark = pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
 
 
 def _label(guarantee: str) -> Run:
-    def run(folder: Path, *, resume: bool = False, votes: Any = VOTES, ledger: Any = 0) -> Any:
-        made = pv.label(
-            votes,
-            mechanism=pv.BinaryVoting(sigma=7.0),
-            epsilon=8.0,
-            delta=1e-5,
-            guarantee=guarantee,
-            queries=QUERIES[guarantee],
-            ledger=folder / "a.ledger" if ledger == 0 else ledger,
-            output=folder / "out.npz",
-            resume=resume,
-            force=True,
-        )
-        return made.labels
+    asked: dict[str, Any] = {"mechanism": pv.BinaryVoting(sigma=7.0), "guarantee": guarantee}
+    asked |= {"epsilon": 8.0, "delta": 1e-5, "queries": QUERIES[guarantee], "force": True}
+
+    def run(folder: Path, *, votes: Any = VOTES, **more: Any) -> Any:
+        more = {"ledger": folder / "a.ledger", "output": folder / "out.npz", **more}
+        return pv.label(votes, **asked, **more).labels
 
     return run
 
 
-def _poll(folder: Path, *, resume: bool = False, **more: Any) -> Any:
-    rows = "".join(f"v{n},{n < 43:d},{n < 31:d},{n < 20:d}\n" for n in range(60))
-    (folder / "poll.csv").write_text("voter,Ada,Bo,Cy\n" + rows)
-    made = pv.poll(
-        folder / "poll.csv",
-        epsilon=1.0,
-        delta=1e-6,
-        seats=1,
-        shares=True,
-        people="club",
-        ledger=folder / "a.ledger",
-        output=folder / "out.npz.json",
-        resume=resume,
-        force=True,
-        **more,
-    )
+def _poll(folder: Path, **more: Any) -> Any:
+    asked = {"epsilon": 1.0, "delta": 1e-6, "seats": 1, "shares": True, "people": "club"}
+    more |= {"ledger": folder / "a.ledger", "output": folder / "out.npz.json", "force": True}
+    made = pv.poll(write_poll(folder), **asked, **more)
     assert made.shares is not None
     return np.array(sorted(share.count for share in made.shares))
 
 
 def _train(method: str, **settings: Any) -> Run:
-    def run(folder: Path, *, resume: bool = False, ledger: Any = 0) -> Any:
-        model = PrivateClassifier(method, 8.0, 1e-5, settings=settings).fit(
-            X,
-            Y,
-            PUBLIC,
-            ledger=folder / "a.ledger" if ledger == 0 else ledger,
-            draft=folder / "draft",
-            resume=resume,
-        )
+    def run(folder: Path, **more: Any) -> Any:
+        more = {"ledger": folder / "a.ledger", "draft": folder / "draft", **more}
+        model = PrivateClassifier(method, 8.0, 1e-5, settings=settings).fit(X, Y, PUBLIC, **more)
         found = model.privacy_
         save_student(folder / "out.student", model.student_, label_names=["a", "b"], privacy=found)
         facts = {**model.promise_.facts(), "promise": model.promise_.facts()}
@@ -98,35 +79,25 @@ CASES: dict[str, tuple[Run, str]] = {
     "poll": (_poll, ".out.npz.json.draft"),
     "gradients": (_train("gradients", steps=4), "draft"),
     "moments": (_train("moments"), "draft"),
+    "neighbours": (_train("neighbours"), "draft"),
     "teachers": (_train("teachers", **TEACHERS), "draft"),
 }
+LABELS = ["label-allowance", "label-worst-case"]
 if full():
     CASES["dpsgd"] = (_train("dpsgd", steps=4, sample_rate=0.5), "draft")
 
 
-def _die_at(kind: str) -> Callable[..., Any]:
-    append = pv.Ledger.append
-
-    def dying(self: pv.Ledger, body: dict[str, Any], sealed: Any = None) -> Any:
-        if body["kind"] == kind:
-            raise Killed
-        return append(self, body, sealed)
-
-    return dying
-
-
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep often: a few queries a block, and every noisy step."""
     monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 20 * 3 * 4)
-    monkeypatch.setattr("privote.learning.direct.training._PAUSE", 0.0)
-    monkeypatch.setattr("privote.learning.direct.training._SELDOM", 0.0)
+    for pause in ("_PAUSE", "_SELDOM"):
+        monkeypatch.setattr(f"privote.learning.direct.training.{pause}", 0.0)
 
 
-def _stages(
-    run: Run, folder: Path, name: str, monkeypatch: pytest.MonkeyPatch, kind: str = "outcome"
-) -> list[bytes]:
-    """Return the draft after each write of a run that dies before an entry of a kind."""
+def _stages(case: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Return the draft after each write of a run that dies before it records what was drawn."""
+    run, name = CASES[case]
     copies, write, folder = list[bytes](), Draft._write, folder / "first"
     folder.mkdir()
 
@@ -136,7 +107,7 @@ def _stages(
 
     with monkeypatch.context() as patch:
         patch.setattr(Draft, "_write", copying)
-        patch.setattr(pv.Ledger, "append", _die_at(kind))
+        patch.setattr(pv.Ledger, "append", dying_at("outcome"))
         with pytest.raises(Killed):
             run(folder)
     assert (folder / name).read_bytes() == copies[-1]
@@ -150,15 +121,14 @@ def _tried(run: Run, folder: Path, name: str, copy: bytes, **how: Any) -> Any:
         return run(folder, resume=True, **how)
 
 
-@pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
 @pytest.mark.parametrize("case", CASES)
 def test_copies_of_a_draft_are_drawn_once(
-    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, case: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, case: str
 ) -> None:
     if case == "dpsgd":
         pytest.importorskip("opacus")
     run, name = CASES[case]
-    copies = _stages(run, tmp_path, name, monkeypatch)
+    copies = _stages(case, tmp_path, monkeypatch)
     through = tried = 0
     places = [*range(len(copies))]
     for place in places if full() else {0, len(copies) // 2, len(copies) - 1}:
@@ -176,43 +146,36 @@ def test_copies_of_a_draft_are_drawn_once(
     outcome(f"copies of a draft, resumed one after the other: {case}", tried, through)
 
 
-@pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
-@pytest.mark.parametrize("case", ["label-allowance", "label-worst-case"])
+@pytest.mark.parametrize("case", LABELS)
 def test_a_copy_that_was_finished_without_votes_ends_the_others(
-    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, case: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, case: str
 ) -> None:
-    run, name = CASES[case]
-    copies, through = _stages(run, tmp_path, name, monkeypatch), 0
+    (run, name), found = CASES[case], []
+    copies = _stages(case, tmp_path, monkeypatch)
     parts = [copy for copy in copies if copy.count(b"\npart ")]
     for place, copy in enumerate(parts[:-1]):
         folder = tmp_path / f"{place}"
         shutil.copytree(tmp_path / "first", folder)
         one = _tried(run, folder, name, copy, votes=None)
-        through += one is not None and _tried(run, folder, name, copies[0]) is not None
-    outcome(f"drawn anew after a copy was finished: {case}", len(parts) - 1, through)
+        found.append(one is not None and _tried(run, folder, name, copies[0]) is not None)
+    outcome.of(f"drawn anew after a copy was finished: {case}", found)
 
 
-@pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
-@pytest.mark.parametrize("case", ["label-worst-case", "gradients", "moments", "teachers"])
+@pytest.mark.parametrize("case", [*LABELS, "gradients", "moments", "teachers"])
 def test_what_a_ledger_paid_for_is_not_resumed_without_one(
-    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, case: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, case: str
 ) -> None:
-    run, name = CASES[case]
-    copies, through = _stages(run, tmp_path, name, monkeypatch), 0
-    charged = [copy for copy in copies if b"\ncharge 0 " in copy]
-    assert charged
-    for copy in charged:
-        (tmp_path / name).write_bytes(copy)
-        with suppress(ChargedError):
-            run(tmp_path, resume=True, ledger=None)
-            through += 1
-    outcome(f"resumed without the ledger that was charged: {case}", len(charged), through)
+    (run, name), found = CASES[case], []
+    for copy in _stages(case, tmp_path, monkeypatch):
+        if b"\ncharge 0 " in copy:
+            (tmp_path / name).write_bytes(copy)
+            found.append(accepted(ChargedError, run, tmp_path, resume=True, ledger=None))
+    outcome.of(f"resumed without the ledger that was charged: {case}", found)
 
 
 # -- what a ledger says of polls and trainings -----------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
 @pytest.mark.parametrize("case", ["poll", "gradients", "moments", "teachers"])
 def test_statements_of_polls_and_trainings_are_checked(
     tmp_path: Path, outcome: Outcome, case: str
@@ -223,7 +186,7 @@ def test_statements_of_polls_and_trainings_are_checked(
     files = [file] if case == "poll" else [file, tmp_path / "out.txt", tmp_path / "out.student"]
     for each in files:
         assert check(each, ledger)["status"] == RELEASED, (each, check(each, ledger))
-    facts, through, tried = json.loads(file.read_text()), 0, 0
+    facts, found = json.loads(file.read_text()), []
     forged = {"epsilon": 0.01, "delta": 1e-9, "simulated": True, "winners": ["Cy"]}
     forged |= {"noise_multiplier": 99.0, "voters": 5, "shares": [], "drawn": ["0" * 64]}
     for name in forged.keys() & facts.keys():
@@ -233,9 +196,8 @@ def test_statements_of_polls_and_trainings_are_checked(
         file.write_text(json.dumps(false))
         said = check(file, ledger)
         assert said["status"] == DIFFERS, said
-        through += name not in {each["fact"] for each in said["differences"]}
-        tried += 1
-    outcome(f"a forged fact that a ledger vouches for: {case}", tried, through)
+        found.append(name not in differing(said))
+    outcome.of(f"a forged fact that a ledger vouches for: {case}", found)
 
 
 def test_weights_that_were_changed(tmp_path: Path) -> None:
@@ -245,5 +207,4 @@ def test_weights_that_were_changed(tmp_path: Path) -> None:
     save_student(
         tmp_path / "out.student", model.student_, label_names=["a", "b"], privacy=model.privacy_
     )
-    said = check(tmp_path / "out.student", tmp_path / "a.ledger")
-    assert [each["fact"] for each in said["differences"]] == ["weights"]
+    assert differing(check(tmp_path / "out.student", tmp_path / "a.ledger")) == {"weights"}

@@ -9,13 +9,12 @@ import resource
 import shutil
 import signal
 import struct
-import subprocess
-import sys
 import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
 from contextlib import closing
+from io import BytesIO
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,12 +24,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from tests.attacks.conftest import Outcome, scaled, time_limit
+from PIL import Image
+from tests.attacks.conftest import Outcome, accepted, damaged, in_a_child, scaled, time_limit
+from tests.cli.conftest import invoke
 
 import privote as pv
 from privote.capc.models import SiteModel
 from privote.capc.site import read_toml
 from privote.cli.files import read_array, read_names
+from privote.datasets import Images
 from privote.datasets.tables import table
 from privote.errors import PrivoteError
 from privote.votes import arrays as votefiles
@@ -139,25 +141,6 @@ FORMATS: dict[str, tuple[str, Make, Callable[[Path], Any], Any]] = {
 }
 
 
-def damaged(content: bytes, rng: np.random.Generator) -> bytes:
-    """Cut the end off, flip bytes, repeat or drop a part."""
-    kind, size = rng.integers(5), max(1, len(content))
-    place = int(rng.integers(size))
-    if kind == 0:
-        return content[:place]
-    if kind == 1:
-        end = place + int(rng.integers(1, 40))
-        return content[:place] + content[end:]
-    if kind == 2:
-        end = place + int(rng.integers(1, 40))
-        return content[:end] + content[place:]
-    out = bytearray(content)
-    for at in rng.integers(size, size=1 if kind == 3 else int(rng.integers(2, 30))):
-        if at < len(out):
-            out[at] = int(rng.choice([0, 1, 127, 128, 255, int(rng.integers(256))]))
-    return bytes(out)
-
-
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", FORMATS)
 def test_damaged_files_are_one_sentence(name: str, tmp_path: Path, outcome: Outcome) -> None:
@@ -166,21 +149,17 @@ def test_damaged_files_are_one_sentence(name: str, tmp_path: Path, outcome: Outc
     make(whole)
     assert got_through(read, whole, want) is None
     files = sorted(f for f in whole.rglob("*") if f.is_file()) if whole.is_dir() else [whole]
-    rng = np.random.default_rng(len(name))
-    tried, wrong = scaled(40, 1000), []
-    for _ in range(tried):
+    rng, found = np.random.default_rng(len(name)), []
+    for _ in range(scaled(40, 1000)):
         file = files[int(rng.integers(len(files)))]
         before = file.read_bytes()
         # A new file, not the old one written over: that may still be mapped.
         file.unlink()
         file.write_bytes(damaged(before, rng))
-        found = got_through(read, whole, want)
-        if found is not None:
-            wrong.append(found)
+        found.append(got_through(read, whole, want))
         file.unlink()
         file.write_bytes(before)
-    print(*wrong[:5], sep="\n")
-    outcome(f"a damaged file: {name}", tried, len(wrong))
+    outcome.of(f"a damaged file: {name}", found)
 
 
 class Witness:
@@ -193,36 +172,25 @@ class Witness:
         return (Path.touch, (self.path,))
 
 
+def _evil(path: Path, witness: Path, meta: str, chunk: str, facts: dict[str, Any]) -> None:
+    """Write an array, (1, 2, 3), whose chunk runs code if it is unpickled."""
+    (path / chunk).parent.mkdir(parents=True)
+    (path / meta).write_text(json.dumps({"shape": [1, 2, 3], "fill_value": 0, **facts}))
+    (path / chunk).write_bytes(pickle.dumps(Witness(witness)))
+
+
 def _evil_v2(path: Path, witness: Path, codec: Any = None, dtype: str = "|O") -> None:
-    path.mkdir()
-    facts = {
-        "zarr_format": 2,
-        "shape": [1, 2, 3],
-        "chunks": [1, 2, 3],
-        "dtype": dtype,
-        "fill_value": 0,
-        "order": "C",
-        "filters": [codec or {"id": "pickle"}],
-        "compressor": None,
-    }
-    (path / ".zarray").write_text(json.dumps(facts))
-    (path / "0.0.0").write_bytes(pickle.dumps(Witness(witness)))
+    facts = {"zarr_format": 2, "chunks": [1, 2, 3], "dtype": dtype, "order": "C"}
+    facts |= {"filters": [codec or {"id": "pickle"}], "compressor": None}
+    _evil(path, witness, ".zarray", "0.0.0", facts)
 
 
 def _evil_v3(path: Path, witness: Path, codecs: list[Any], dtype: Any = "int8") -> None:
-    (path / "c/0/0").mkdir(parents=True)
-    facts = {
-        "zarr_format": 3,
-        "node_type": "array",
-        "shape": [1, 2, 3],
-        "data_type": dtype,
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1, 2, 3]}},
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-        "fill_value": 0,
-        "codecs": codecs,
-    }
-    (path / "zarr.json").write_text(json.dumps(facts))
-    (path / "c/0/0/0").write_bytes(pickle.dumps(Witness(witness)))
+    facts = {"zarr_format": 3, "node_type": "array", "data_type": dtype, "codecs": codecs}
+    grid = {"name": "regular", "configuration": {"chunk_shape": [1, 2, 3]}}
+    keys = {"name": "default", "configuration": {"separator": "/"}}
+    facts |= {"chunk_grid": grid, "chunk_key_encoding": keys}
+    _evil(path, witness, "zarr.json", "c/0/0/0", facts)
 
 
 def _evil_group(path: Path, witness: Path) -> None:
@@ -245,92 +213,76 @@ _SHARD = {
         "index_codecs": [{"name": "bytes"}, {"name": "crc32c"}],
     },
 }
-EVIL: dict[str, Callable[[Path, Path], None]] = {
-    "v2 pickle": _evil_v2,
-    "v2 pickle as numbers": lambda path, at: _evil_v2(path, at, dtype="|i1"),
-    "v2 msgpack": lambda path, at: _evil_v2(path, at, {"id": "msgpack2"}),
-    "v2 object without filters": lambda path, at: _evil_v2(path, at, {"id": "vlen-utf8"}),
-    "v2 codec that is no object": lambda path, at: _evil_v2(path, at, "pickle", "|i1"),
-    "v2 categories": lambda path, at: _evil_v2(path, at, {"id": "categorize"}, "|i1"),
-    "v3 pickle": lambda path, at: _evil_v3(path, at, [{"name": "numcodecs.pickle"}]),
-    "v3 pickle by word": lambda path, at: _evil_v3(path, at, ["numcodecs.pickle"]),
-    "v3 object": lambda path, at: _evil_v3(
-        path, at, [{"name": "vlen-bytes"}], "variable_length_bytes"
-    ),
-    "v3 shard": lambda path, at: _evil_v3(path, at, [_SHARD]),
-    "v3 type": lambda path, at: _evil_v3(path, at, [{"name": "bytes"}], {"name": "object"}),
-    "consolidated": _evil_group,
+# The maker, and what it is told.
+EVIL: dict[str, tuple[Any, ...]] = {
+    "v2 pickle": (_evil_v2,),
+    "v2 pickle as numbers": (_evil_v2, None, "|i1"),
+    "v2 msgpack": (_evil_v2, {"id": "msgpack2"}),
+    "v2 object without filters": (_evil_v2, {"id": "vlen-utf8"}),
+    "v2 codec that is no object": (_evil_v2, "pickle", "|i1"),
+    "v2 categories": (_evil_v2, {"id": "categorize"}, "|i1"),
+    "v3 pickle": (_evil_v3, [{"name": "numcodecs.pickle"}]),
+    "v3 pickle by word": (_evil_v3, ["numcodecs.pickle"]),
+    "v3 object": (_evil_v3, [{"name": "vlen-bytes"}], "variable_length_bytes"),
+    "v3 shard": (_evil_v3, [_SHARD]),
+    "v3 type": (_evil_v3, [{"name": "bytes"}], {"name": "object"}),
+    "consolidated": (_evil_group,),
 }
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_zarr_runs_no_code(tmp_path: Path, outcome: Outcome) -> None:
-    wrong = []
-    for number, (name, make) in enumerate(EVIL.items()):
+    found = []
+    for number, (name, (make, *told)) in enumerate(EVIL.items()):
         path, witness = tmp_path / f"{number}.zarr", tmp_path / f"ran-{number}"
-        make(path, witness)
-        found = got_through(cube, path)
-        if found is not None or witness.exists():
-            wrong.append(f"{name}: {found}; ran {witness.exists()}")
+        make(path, witness, *told)
+        found += [got_through(cube, path) or (f"{name} ran" if witness.exists() else None)]
         if name != "consolidated":  # whose own metadata is harmless, and is what counts
             with pytest.raises(pv.BallotError, match=r"plain numbers|packed by"):
                 votefiles.read(path)
-    print(*wrong, sep="\n")
-    outcome("a Zarr array that runs code", len(EVIL), len(wrong))
+    outcome.of("a Zarr array that runs code", found)
 
 
-def _strange(kind: str, path: Path) -> None:
-    if kind == "pipe":
-        os.mkfifo(path)
-    elif kind == "device":
-        path.symlink_to("/dev/zero")
-    elif kind == "loop":
-        path.symlink_to(path)
-    elif kind == "folder":
-        path.mkdir()
-    elif kind == "empty":
-        path.write_bytes(b"")
+STRANGE: dict[str, Callable[[Path], Any]] = {
+    "pipe": os.mkfifo,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "loop": lambda path: path.symlink_to(path),
+    "folder": Path.mkdir,
+    "empty": Path.touch,
+    "long name": lambda path: None,
+}
 
 
 # By the ending of a file's name; of several kinds of file with one ending, one is enough.
-READERS = {(Path(file).suffix, read): name for name, (file, _, read, _) in FORMATS.items()}
+READERS = {(Path(file).suffix, read) for file, _, read, _ in FORMATS.values()}
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", ["pipe", "device", "loop", "folder", "empty", "long name"])
+@pytest.mark.parametrize("kind", STRANGE)
 def test_what_is_no_file_is_one_sentence(kind: str, tmp_path: Path, outcome: Outcome) -> None:
-    wrong = []
-    for number, ((suffix, read), name) in enumerate(READERS.items()):
+    found = []
+    for number, (suffix, read) in enumerate(READERS):
+        if kind == "empty" and suffix in (".txt", ".toml"):
+            continue  # there is nothing in it, which is fine
         path = tmp_path / f"{'x' * 300 if kind == 'long name' else number}{suffix}"
-        _strange(kind, path)
-        found = None
-        if kind in ("pipe", "device"):  # it may wait, or fill the memory: not in this process
-            found = _apart(read, path)
-        elif not (kind == "empty" and suffix in (".txt", ".toml")):
-            found = got_through(read, path)
-        if found is not None:
-            wrong.append(f"{name}: {found}")
-    print(*wrong, sep="\n")
-    outcome(f"no file but a {kind}", len(READERS), len(wrong))
+        STRANGE[kind](path)
+        # A pipe may wait, and a device fill the memory: not in this process.
+        judge = _apart if kind in ("pipe", "device") else got_through
+        found.append(judge(read, path))
+    outcome.of(f"no file but a {kind}", found)
 
 
 def _apart(read: Callable[[Path], Any], path: Path) -> str | None:
     """Return what is wrong with a reading in a process of its own, short of memory and time."""
-    child = os.fork()
-    if not child:
+
+    def job() -> int:
         resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(5)
-        found: str | None = "it broke"
-        try:
-            read(path)
-            found = "it was read"
-        except PrivoteError:
-            found = None
-        finally:
-            os._exit(0 if found is None else 1)
-    _, status = os.waitpid(child, 0)
-    return None if status == 0 else f"status {status}"
+        return accepted(PrivoteError, read, path)
+
+    code = in_a_child(job)
+    return f"{path.suffix}: {code}" if code else None
 
 
 def _header(shape: Any, descr: str = "|b1", version: int = 1, pad: int = 0) -> bytes:
@@ -377,15 +329,7 @@ def _twice(path: Path) -> None:
             archive.writestr("votes.npy", _header((1, 1, 1)) + value)
 
 
-def _packed_shape(shape: Any, dtype: str = "int64") -> Callable[[Path], None]:
-    def make(path: Path) -> None:
-        np.savez(path, votes=np.zeros(2, np.uint8), shape=np.array(shape, dtype))
-
-    return make
-
-
-def _text(content: bytes) -> Callable[[Path], None]:
-    return lambda path: path.write_bytes(content) and None
+_BITS = np.zeros(2, np.uint8)
 
 
 def _long_header(path: Path) -> None:
@@ -405,15 +349,11 @@ def _hollow_zarr(shape: list[int], chunks: list[int]) -> Callable[[Path], None]:
     return make
 
 
-def _runs(rows: int) -> Callable[[Path], None]:
+def _runs(path: Path) -> None:
     """A row group of equal values: a few bytes a million rows."""
-
-    def make(path: Path) -> None:
-        part = pa.array(np.zeros(rows, np.int8))
-        names = ("query", "voter", *(f"label_{i}" for i in range(30)))
-        pq.write_table(pa.table(dict.fromkeys(names, part)), path, row_group_size=rows)
-
-    return make
+    part = pa.array(np.zeros(5_000_000, np.int8))
+    names = ("query", "voter", *(f"label_{i}" for i in range(30)))
+    pq.write_table(pa.table(dict.fromkeys(names, part)), path, row_group_size=len(part))
 
 
 def _zarr_file(name: str, content: bytes) -> Callable[[Path], None]:
@@ -430,27 +370,28 @@ def _pipe_chunk(path: Path) -> None:
     os.mkfifo(path / "c/0/0/0")
 
 
-BOMBS: dict[str, tuple[str, Callable[[Path], Any]]] = {
+# The ending, and what the file holds or how it is made.
+BOMBS: dict[str, tuple[str, bytes | Callable[[Path], Any]]] = {
     "zip bomb": (".npz", _bomb),
     "a directory that lies": (".npz", _lying_size),
     "two arrays of one name": (".npz", _twice),
     "header of gigabytes": (".npy", _long_header),
-    "shape beyond the file": (".npy", _text(_header((10**9, 10**6, 100)) + b"\1" * 64)),
-    "shape beyond integers": (".npy", _text(_header((10**400, 1, 1)) + b"\1" * 64)),
-    "empty shape beyond memory": (".npy", _text(_header((0, 10**18, 3)))),
-    "negative shape": (".npy", _text(_header((-2, -2, 3)) + bytes(12))),
-    "shape of bools": (".npy", _text(_header((True, True, True)) + b"\1")),
-    "deep header": (".npy", _text(_header("(" * 9000))),
-    "wide header": (".npy", _text(_header((1, 1, 1), pad=60_000) + b"\1")),
-    "objects": (".npy", _text(_header((1, 1, 1), "|O") + pickle.dumps(1))),
-    "texts without letters": (".npy", _text(_header((10**12,), "<U0"))),
+    "shape beyond the file": (".npy", _header((10**9, 10**6, 100)) + b"\1" * 64),
+    "shape beyond integers": (".npy", _header((10**400, 1, 1)) + b"\1" * 64),
+    "empty shape beyond memory": (".npy", _header((0, 10**18, 3))),
+    "negative shape": (".npy", _header((-2, -2, 3)) + bytes(12)),
+    "shape of bools": (".npy", _header((True, True, True)) + b"\1"),
+    "deep header": (".npy", _header("(" * 9000)),
+    "wide header": (".npy", _header((1, 1, 1), pad=60_000) + b"\1"),
+    "objects": (".npy", _header((1, 1, 1), "|O") + pickle.dumps(1)),
+    "texts without letters": (".npy", _header((10**12,), "<U0")),
     "npz shape beyond the file": (".npz", lambda p: _zip_of(p, votes=_header((10**9, 99, 99)))),
     "npz packed otherwise": (
         ".npz",
         lambda p: _zip_of(p, zipfile.ZIP_LZMA, votes=_header((1, 1, 1)) + b"\1"),
     ),
-    "negative packed shape": (".npz", _packed_shape([-1, -1, 16])),
-    "unsigned packed shape": (".npz", _packed_shape([2**64 - 1, 1, 1], "uint64")),
+    "negative packed shape": (".npz", lambda p: np.savez(p, votes=_BITS, shape=[-1, -1, 16])),
+    "unsigned packed shape": (".npz", lambda p: np.savez(p, votes=_BITS, shape=[2**64 - 1, 1, 1])),
     "hollow zarr": (".zarr", _hollow_zarr([10**9, 10**4, 10**3], [1, 10**4, 10**3])),
     "wide zarr": (".zarr", _hollow_zarr([2, 10**6, 10**6], [1, 1, 1])),
     "zarr chunk beyond memory": (".zarr", _hollow_zarr([2, 2, 2], [10**6, 10**6, 10**6])),
@@ -458,28 +399,26 @@ BOMBS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "zarr chunk that is a pipe": (".zarr", _pipe_chunk),
     "deep metadata": (".zarr", _zarr_file("zarr.json", b'{"a":' * 100_000)),
     "metadata that is no object": (".zarr", _zarr_file(".zarray", b"[1]")),
-    "parquet runs": (".parquet", _runs(5_000_000)),
+    "parquet runs": (".parquet", _runs),
 }
 
 
 def test_sizes_that_nothing_backs_are_refused(tmp_path: Path, outcome: Outcome) -> None:
-    wrong = []
-    for number, (name, (suffix, make)) in enumerate(BOMBS.items()):
-        path = tmp_path / f"{number}{suffix}"
-        make(path)
-        found = _apart(cube, path)
-        if found is not None:
-            wrong.append(f"{name}: {found}")
+    found = []
+    for name, (suffix, make) in BOMBS.items():
+        path = tmp_path / f"{name}{suffix}"
+        path.write_bytes(make) if isinstance(make, bytes) else make(path)
+        broken = _apart(cube, path)
+        found.append(broken and f"{name}: {broken}")
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    print(*wrong, sep="\n")
-    outcome("a file that claims more than it has", len(BOMBS), len(wrong))
+    outcome.of("a file that claims more than it has", found)
 
 
 TYPES = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 
 
 def test_parquet_is_read_in_its_order_or_refused(tmp_path: Path, outcome: Outcome) -> None:
-    rng, wrong, tried = np.random.default_rng(0), [], 0
+    rng, found = np.random.default_rng(0), []
     rows = np.arange(VOTES.shape[0] * VOTES.shape[1])
     orders = {"sorted": rows, "reversed": rows[::-1], "shuffled": rng.permutation(rows)}
     orders |= {"one late row": np.append(rows[1:], 0), "one row less": rows[:-1]}
@@ -487,13 +426,10 @@ def test_parquet_is_read_in_its_order_or_refused(tmp_path: Path, outcome: Outcom
         for size in (7, 60, 1000):
             made = pa.table({name: column[places] for name, column in _columns(kind).items()})
             pq.write_table(made, tmp_path / "v.parquet", row_group_size=size)
-            found = got_through(cube, tmp_path / "v.parquet", VOTES)
+            found.append(got_through(cube, tmp_path / "v.parquet", VOTES))
             if order == "sorted":
                 assert np.array_equal(cube(tmp_path / "v.parquet"), VOTES)  # kept, not refused
-            tried += 1
-            wrong += [] if found is None else [f"{kind}, {order}, {size}: {found}"]
-    print(*wrong, sep="\n")
-    outcome("a Parquet file in another order", tried, len(wrong))
+    outcome.of("a Parquet file in another order", found)
 
 
 @pytest.mark.parametrize("guarantee", ["allowance", "worst-case"])
@@ -523,31 +459,10 @@ def test_a_file_that_changes_after_it_was_checked(
     outcome(f"{guarantee}: votes that grow after the check", votes[:, 0].size, through)
 
 
-CUT_OFF = """
-import os, sys
-from pathlib import Path
-import privote.votes.cube
-from privote import ledger, mechanisms
-from privote.cli import main
-
-votes, when = sys.argv.pop(1), sys.argv.pop(1)
-privote.votes.cube._BLOCK_CELLS = 8192
-kind, name = (mechanisms.BinaryVoting, "draw") if when == "charged" else (ledger.Ledger, "open")
-before = getattr(kind, name)
-
-def cut_off(*given, **more):
-    os.truncate(votes, 256)
-    return before(*given, **more)
-
-setattr(kind, name, cut_off)
-main()
-"""
-
-
 @pytest.mark.parametrize("when", ["checked", "charged"])
 @pytest.mark.parametrize("kind", ["npy", "npz", "packed"])
 def test_a_file_that_is_cut_off_after_it_was_checked(
-    kind: str, when: str, tmp_path: Path, outcome: Outcome
+    kind: str, when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
 ) -> None:
     """A process that maps a file dies when the file becomes shorter, by SIGBUS."""
     votes = np.random.default_rng(0).random((2048, 4, 8)) < 0.1
@@ -557,22 +472,30 @@ def test_a_file_that_is_cut_off_after_it_was_checked(
     np.savez(path, votes=votes) if write is None else write(path, votes)
     # Of ballots for plurality the form is checked, too, just before the charge.
     name = "binary" if when == "charged" else "plurality"
-    asked = ["label", str(path), "--mechanism", name, "--sigma", "5", "--epsilon", "8"]
-    asked += ["--delta", "1e-5", "--guarantee", "allowance"]
-    asked += ["--ledger", str(tmp_path / "ledger.db"), "--output", str(tmp_path / "labels.npz")]
-    command = [sys.executable, "-c", CUT_OFF, str(path), when, *asked]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    asked = ["label", path, "--mechanism", name, "--sigma", 5, "--epsilon", 8, "--delta", 1e-5]
+    asked += ["--guarantee", "allowance", "--ledger", tmp_path / "ledger.db"]
+    asked += ["--output", tmp_path / "labels.npz"]
+    place, step = (pv.BinaryVoting, "draw") if when == "charged" else (pv.Ledger, "open")
+    before = getattr(place, step)
+
+    def cut_off(*given: Any, **more: Any) -> Any:
+        os.truncate(path, 256)
+        return before(*given, **more)
+
+    def job() -> int:
+        setattr(place, step, cut_off)  # in the child only
+        done = invoke(*asked)
+        return done.exit_code if "changed while it was read" in done.stderr else 1
+
+    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 8192)
+    code = in_a_child(job)
     with closing(pv.Ledger.open(tmp_path / "ledger.db")) as ledger:
-        charges = [entry for entry in ledger.published() if entry["kind"] == "charge"]
-    wanted = (2, 0) if when == "checked" else (6, 1)
-    good = (done.returncode, len(charges)) == wanted and "changed while it was read" in done.stderr
+        charges = [entry["kind"] for entry in ledger.published()].count("charge")
+    good = (code, charges) == ((2, 0) if when == "checked" else (6, 1))
     if when == "charged" and good:  # what was drawn is safe
-        rest = [sys.executable, "-m", "privote", *asked, "--resume"]
-        again = subprocess.run(rest, capture_output=True, text=True, check=False)
-        drawn = pv.Release.load(tmp_path / "labels.npz") if not again.returncode else None
-        good = drawn is not None and 0 < drawn.answered < len(votes)
-    print(done.returncode, done.stderr[-500:])
-    outcome(f"{when}: votes that are cut off in .{kind}", 1, int(not good))
+        good = invoke(*asked, "--resume").exit_code == 0
+        good = good and 0 < pv.Release.load(tmp_path / "labels.npz").answered < len(votes)
+    outcome(f"{when}: votes that are cut off in .{kind}", 1, not good)
 
 
 @pytest.mark.parametrize("header", ["query_id,voter_id", "queries,voters", "Voter ID,query index"])
@@ -582,3 +505,31 @@ def test_a_column_of_voters_under_another_head_is_no_label(tmp_path, header):
     path.write_text(f"{header},a\n0,0,1\n0,1,0\n1,0,1\n1,1,1\n")
     with pytest.raises(pv.InputError, match="queries and voters"):
         pv.label(path, epsilon=8, delta=1e-5)
+
+
+def _packed(form: str) -> bytes:
+    Image.new("RGB", (9, 9)).save(data := BytesIO(), form)
+    return data.getvalue()
+
+
+NO_PICTURES: dict[str, bytes | Callable[[Path], Any]] = {
+    "a named pipe, which would wait for ever": os.mkfifo,
+    "EPS": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n",
+    "GIF": _packed("GIF"),
+    "TIFF": _packed("TIFF"),
+    "cut short": _packed("PNG")[:45],
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("kind", NO_PICTURES)
+def test_what_is_no_picture_is_refused_by_its_content_not_its_name(
+    kind: str, tmp_path: Path
+) -> None:
+    """Each is refused in a sentence, and before anything is run."""
+    path, content = tmp_path / "a.png", NO_PICTURES[kind]
+    path.write_bytes(content) if isinstance(content, bytes) else content(path)
+    images = Images(paths=[str(path)], size=8)
+    assert images.unreadable().tolist() == [0]
+    with pytest.raises(pv.InputError, match=r"a\.png"):
+        images[np.arange(1)]

@@ -11,6 +11,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from tests.attacks.conftest import Killed
 from tests.refusals import refused
 
 import privote as pv
@@ -29,10 +30,6 @@ _TIMES = re.compile(r"[0-9a-f]{32,}|\d{4}-\d\d-\d\d[ T]\d\d:\d\d[:.+\d]*")
 Start = Callable[..., Path]
 
 pytestmark = pytest.mark.filterwarnings("ignore::privote.errors.PrivoteWarning")
-
-
-class Killed(BaseException):
-    """Stands for a process that ends."""
 
 
 def _label(path: Path, votes: Any, **more: Any) -> pv.Release:
@@ -61,26 +58,29 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     return begin
 
 
-@pytest.mark.parametrize(
-    "votes",
-    [
-        VOTES.astype(np.float64),
-        VOTES * 0.5,
-        np.concatenate([VOTES, VOTES[:, :5]], axis=1),
-        VOTES[:, :50],
-        VOTES[:, :1],
-        VOTES[:, :, :2],
-        VOTES[:30],
-        np.concatenate([VOTES, VOTES]),
-    ],
-    ids=["floats", "halves", "more", "fewer", "one voter", "labels", "shorter", "longer"],
-)
-def test_noise_that_was_learnt_is_for_no_other_votes(start: Start, votes: Any) -> None:
-    # In percents a vote counted 100 steps, beside noise that was learnt for one.
+OTHER = {
+    "floats": VOTES.astype(np.float64),
+    "halves": VOTES * 0.5,
+    "more": np.concatenate([VOTES, VOTES[:, :5]], axis=1),
+    "fewer": VOTES[:, :50],
+    "one voter": VOTES[:, :1],
+    "labels": VOTES[:, :, :2],
+    "shorter": VOTES[:30],
+    "longer": np.concatenate([VOTES, VOTES]),
+}
+
+
+def _not_resumed(path: Path, votes: Any, argument: str, **more: Any) -> None:
     with pytest.raises(ChargedError) as caught:
-        _label(start(), votes, resume=True)
+        _label(path, votes, resume=True, **more)
     assert isinstance(caught.value.__cause__, InputError)
-    assert caught.value.__cause__.argument == "resume"
+    assert caught.value.__cause__.argument == argument
+
+
+@pytest.mark.parametrize("kind", OTHER)
+def test_noise_that_was_learnt_is_for_no_other_votes(start: Start, kind: str) -> None:
+    # In percents a vote counted 100 steps, beside noise that was learnt for one.
+    _not_resumed(start(), OTHER[kind], "resume")
 
 
 def test_what_was_drawn_without_a_ledger_is_not_resumed_with_one(
@@ -88,10 +88,7 @@ def test_what_was_drawn_without_a_ledger_is_not_resumed_with_one(
 ) -> None:
     # A second allowance and other noise, and the sum of both was stated as one budget.
     path, ledger = start(), tmp_path / "a.ledger"
-    with pytest.raises(ChargedError) as caught:
-        _label(path, VOTES, resume=True, ledger=ledger)
-    assert isinstance(caught.value.__cause__, InputError)
-    assert caught.value.__cause__.argument == "ledger"
+    _not_resumed(path, VOTES, "ledger", ledger=ledger)
     with Ledger.at(ledger) as book:
         assert not book.reading().charged
     assert _label(path, VOTES, resume=True).answered == 40
@@ -100,31 +97,8 @@ def test_what_was_drawn_without_a_ledger_is_not_resumed_with_one(
 @pytest.mark.parametrize("names", [NAMES[::-1], None, NAMES[1:] + NAMES[:1]])
 def test_voters_in_another_order_get_nobody_elses_allowance(start: Start, names: Any) -> None:
     path = start(voter_ids=NAMES)
-    with pytest.raises(ChargedError) as caught:
-        _label(path, VOTES, resume=True, voter_ids=names)
-    assert isinstance(caught.value.__cause__, InputError)
-    assert caught.value.__cause__.argument == "resume"
+    _not_resumed(path, VOTES, "resume", voter_ids=names)
     assert _label(path, VOTES, resume=True, voter_ids=NAMES).answered == 40
-
-
-def test_an_electorate_charges_for_no_stand_in(tmp_path: Path) -> None:
-    with Ledger.at(tmp_path / "a.ledger") as book:
-        with refused("mechanism"):
-            pv.Electorate(
-                mechanism="auto",  # type: ignore[arg-type]
-                voters=60,
-                labels=3,
-                epsilon=8.0,
-                delta=1e-5,
-                ledger=book,
-            )
-        assert not book.reading().charged
-
-
-@pytest.mark.parametrize(("sigma", "more"), [(2e9, {}), (2e7, {"grid": 100}), (2e6, {"tau": 1.0})])
-def test_noise_that_cannot_be_drawn_is_refused_before_a_charge(sigma: float, more: Any) -> None:
-    with refused("sigma", value=sigma):
-        TallyVoting(sigma=sigma, **more)
 
 
 def test_one_vote_does_not_tell_that_a_list_holds_probabilities() -> None:

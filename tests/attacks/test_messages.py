@@ -34,13 +34,6 @@ EXTREMES: list[Any] = [
 Q = 4
 
 
-def nested(depth: int) -> Any:
-    found: Any = []
-    for _ in range(depth):
-        found = [found]
-    return found
-
-
 def headed(wire: bytes) -> tuple[dict[str, Any], bytes]:
     size = int.from_bytes(wire[:4], "big")
     return json.loads(wire[4 : 4 + size]), wire[4 + size :]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
-from contextlib import closing, suppress
-from itertools import permutations
+from contextlib import closing
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.attacks.conftest import Outcome, scaled
+from tests.attacks.conftest import Outcome, accepted, scaled
+from tests.cli.conftest import invoke
 from tests.refusals import refused
-from typer.testing import CliRunner
 
 import privote as pv
-from privote.cli import app
 from privote.cli.output import print_facts, print_table, say
 from privote.cli.train import _write_csv
 from privote.datasets.tables import table
@@ -37,12 +36,8 @@ STEERING = (
     *("\x00", "\x7f", "\ud800"),
 )
 WORDS = (
-    "Lungenödem",
-    "肺水肿",
-    "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
-    "12\u202f345",
-    "ορθός",
-    "🫁",
+    *("Lungenödem", "肺水肿", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"),
+    *("12\u202f345", "ορθός", "🫁"),
 )
 
 
@@ -51,11 +46,10 @@ def test_no_name_becomes_a_formula(tmp_path: Path, outcome: Outcome) -> None:
     _write_csv(tmp_path / "p.csv", FORMULAS, chance, said, {})
     with (tmp_path / "p.csv").open(newline="", encoding="utf-8") as stream:
         header, row = list(csv.reader(stream))
-    wrong = [cell for cell in header if cell[:1] in "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"]
-    print(*map(repr, wrong), sep="\n")
     assert row[1:12] == ["-1"] * 11  # a number stays a number
     assert tuple(table(tmp_path / "p.csv").feature_names or ())[1:12] == FORMULAS
-    outcome("a label's name that is a formula", len(FORMULAS), len(wrong))
+    starts = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
+    outcome.of("a label's name that is a formula", [cell[:1] in starts for cell in header])
 
 
 @given(st.text())
@@ -68,14 +62,10 @@ def test_numbers_and_plain_names_are_written_as_they_are(name: str) -> None:
     assert cell_of(name) == name
 
 
-def _steers(text: str) -> bool:
-    return any(not c.isprintable() for c in text if c not in "\n ")
-
-
 def test_nothing_steers_the_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], outcome: Outcome
 ) -> None:
-    wrong = []
+    found = []
     for name in STEERING:
         line = name.replace("\n", "")  # of privote's own words the lines stay
         print_table([{name: name, "n": 1}], title=line, caption=line)
@@ -88,12 +78,10 @@ def test_nothing_steers_the_terminal(
             csv.writer(stream).writerows([[header, "b"], ["1", "2"]])
         words = ["train", str(file), "--labels", "absent", "--public", str(file)]
         words += ["--epsilon", "1", "--delta", "1e-5", "--output", str(tmp_path / "out")]
-        done = CliRunner().invoke(app, words)
-        shown.append(done.stderr)
-        wrong += [f"{name!r}: {text!r:.200}" for text in shown if _steers(text)]
-        wrong += [f"{name!r}: a forged line" for text in shown if "\nerror: none" in text]
-    print(*wrong, sep="\n")
-    outcome("a name that steers the terminal", len(STEERING), len(wrong))
+        shown.append(invoke(*words).stderr)
+        steering = [c for text in shown for c in text if not c.isprintable() and c != "\n"]
+        found.append(steering or "\nerror: none" in "".join(shown))
+    outcome.of("a name that steers the terminal", found)
 
 
 @pytest.mark.parametrize("name", WORDS)
@@ -136,9 +124,8 @@ INVISIBLE = (
 def test_no_character_that_nobody_sees_makes_another_name(outcome: Outcome) -> None:
     unseen = [chr(code) for first, last in INVISIBLE for code in range(first, last + 1)]
     names = [f"ward 3{each}" for each in unseen] + [f"ward {each}3" for each in unseen]
-    through = [name for name in [*names, *unseen] if folded(name) not in ("ward 3", "")]
-    print(*map(ascii, through[:20]))
-    outcome("characters that nobody sees", len(names) + len(unseen), len(through))
+    found = [folded(name) not in ("ward 3", "") and ascii(name) for name in [*names, *unseen]]
+    outcome.of("characters that nobody sees", found)
 
 
 @pytest.mark.parametrize("name", ["x" * 10_000, "", "\u200b", "\u2800", "a\udcff", 7])
@@ -150,28 +137,26 @@ def test_a_name_that_no_entry_can_carry(tmp_path: Path, name: Any, outcome: Outc
         lambda **whose: DPMoments(epsilon=2, embedding=None).fit(*given, **whose),
         lambda **whose: DPLinear(epsilon=2, steps=2).fit(*given, **whose),
     ]
-    through = 0
-    for call in calls:
-        for whose in ({"dataset": name}, {"dataset": "ward 3", "consumer": name}):
-            with suppress(pv.InputError):
-                call(ledger=tmp_path / "a.db", **whose)
-                through += 1
+    whose = ({"dataset": name}, {"dataset": "ward 3", "consumer": name})
+    found = [
+        accepted(pv.InputError, call, ledger=tmp_path / "a.db", **names)
+        for call, names in product(calls, whose)
+    ]
     assert not (tmp_path / "a.db").exists()
-    outcome("names that no entry can carry", 2 * len(calls), through)
+    outcome.of("names that no entry can carry", found)
 
 
 def test_a_consumer_typed_otherwise_keeps_its_limit(outcome: Outcome) -> None:
-    ledger, through = pv.Ledger.in_memory(), 0
+    ledger = pv.Ledger.in_memory()
     ledger.set_budget(pv.Budget(epsilon=8.0, delta=1e-5, rule="shared"), dataset="ward 3")
     little = pv.Budget(epsilon=0.5, delta=1e-5, rule="shared")
     ledger.set_budget(little, dataset="Ward 3", consumer="the lab")
-    for name in ("The Lab", "the lab ", "the\u200b lab", "the\u00a0lab"):
-        try:
-            pv.label(VOTES, ledger=ledger, dataset="WARD 3", consumer=name, **BUDGET)
-            through += 1
-        except pv.BudgetError:
-            pass
-    outcome("a consumer's name typed otherwise", 4, through)
+    asked = {"ledger": ledger, "dataset": "WARD 3", **BUDGET}
+    found = [
+        accepted(pv.BudgetError, pv.label, VOTES, consumer=name, **asked)
+        for name in ("The Lab", "the lab ", "the\u200b lab", "the\u00a0lab")
+    ]
+    outcome.of("a consumer's name typed otherwise", found)
 
 
 def test_known_names_that_fold_together_stay_apart(tmp_path: Path) -> None:
@@ -187,7 +172,7 @@ def test_known_names_that_fold_together_stay_apart(tmp_path: Path) -> None:
             pv.label(VOTES, ledger=ledger, dataset="WARD 3", **BUDGET)
         assert pv.label(VOTES, ledger=ledger, dataset="ward 3", **BUDGET).new
         assert len(ledger.published()) > entries
-    shown = CliRunner().invoke(app, ["ledger", "show", str(path)]).stdout
+    shown = invoke("ledger", "show", path).stdout
     assert "'Ward 3', 'ward 3'" in " ".join(shown.split())
 
 

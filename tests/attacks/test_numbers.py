@@ -15,14 +15,13 @@ import mpmath
 import numpy as np
 import pytest
 from tests.attacks.conftest import Outcome, full, scaled, time_limit
-from typer.testing import CliRunner
+from tests.cli.conftest import invoke
 
 import privote as pv
 from privote import planning
 from privote.accounting import ptr, sanitize
 from privote.accounting.renyi import DEFAULT_ORDERS
 from privote.capc.site import read_toml
-from privote.cli import app
 from privote.entropy import Entropy
 from privote.errors import PrivoteError
 from privote.guardian.allowance import check_allowance
@@ -41,6 +40,7 @@ STRANGE: list[Any] = [
 ]
 VOTES = np.zeros((4, 3, 2), np.bool_)
 _BINARY = pv.BinaryVoting(sigma=7.0)
+_SMALL_SETS = pv.PowersetVoting(sigma=2.0, max_positives=3)
 _PLANNED = {"voters": 50, "labels": 3, "queries": 9, "epsilon": 8.0, "delta": 1e-5, "yes": 0.1}
 TAKERS: dict[str, Callable[[Any], Any]] = {
     "sigma": lambda x: pv.BinaryVoting(sigma=x).worst_case_rdp(50, 3, [2.0]),
@@ -72,9 +72,9 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
     "labels on the grid": lambda x: pv.TauVoting(sigma=7.0, tau=1.8, grid=99).worst_case_rdp(
         50, x, [2.0]
     ),
-    "labels of powerset": lambda x: _missed(pv.PowersetVoting(sigma=2.0), x),
-    "labels of small sets": lambda x: _missed(pv.PowersetVoting(sigma=2.0, max_positives=3), x),
-    "labels of plurality": lambda x: _missed(pv.PluralityVoting(sigma=2.0), x),
+    "labels of powerset": lambda x: pv.PowersetVoting(sigma=2.0).unanimous(50, x),
+    "labels of small sets": lambda x: _SMALL_SETS.unanimous(50, x),
+    "labels of plurality": lambda x: pv.PluralityVoting(sigma=2.0).unanimous(50, x),
     "orders": lambda x: _BINARY.worst_case_rdp(20, 2, x),
     "an order": lambda x: _BINARY.worst_case_rdp(20, 2, [2.0, x]),
     "delta": lambda x: pv.epsilon(np.ones(1), [2.0], x),
@@ -82,7 +82,7 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
     "epsilon": lambda x: planning.queries_for(_BINARY, 50, 3, x, 1e-5),
     "delta of a plan": lambda x: planning.queries_for(_BINARY, 50, 3, 8.0, x),
     "wanted": lambda x: planning.sigma_for(lambda s: pv.BinaryVoting(sigma=s), 50, 3, 8.0, 1e-5, x),
-    "missed": lambda x: 1 - _BINARY.unanimous(x, 3),
+    "missed": lambda x: _BINARY.unanimous(x, 3),
     **{f"plan, {name}": lambda x, name=name: pv.plan(**{**_PLANNED, name: x}) for name in _PLANNED},
     "allowance": lambda x: _counts(check_allowance(x, 3)),
     "allowances": lambda x: _counts(check_allowance([1, 2, x], 3)),
@@ -106,10 +106,6 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def _missed(mechanism: pv.Mechanism, labels: Any) -> float:
-    return 1 - mechanism.unanimous(50, labels)
-
-
 def _unsigned(value: Any) -> Any:
     try:
         return np.array([1, value], np.uint64)
@@ -130,75 +126,63 @@ def _places(ballots: SparseBallots) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_strange_numbers_are_one_sentence(outcome: Outcome) -> None:
-    wrong, tried = [], 0
-    for name, take in TAKERS.items():
-        for value in STRANGE:
-            tried += 1
-            try:
-                with time_limit():
-                    take(value)
-            except PrivoteError as error:
-                if len(str(error)) > 400 or "\n" in str(error):
-                    wrong.append(f"{name} = {str(value)[:40]!r}: {len(str(error))} letters")
-            except OverflowError as error:
-                wrong.append(f"{name}: {error}")
-            except BaseException as error:  # what this is about
-                shown = "an integer" if isinstance(value, int) else repr(value)[:40]
-                wrong.append(f"{name} = {shown}: {type(error).__name__}: {str(error)[:80]}")
-    print(*wrong, sep="\n")
-    outcome("a number of a strange kind or size", tried, len(wrong))
+    found: list[str | None] = []
+    for (name, take), value in product(TAKERS.items(), STRANGE):
+        wrong = None
+        try:
+            with time_limit():
+                take(value)
+        except PrivoteError as error:
+            if len(str(error)) > 400 or "\n" in str(error):
+                wrong = f"{len(str(error))} letters"
+        except BaseException as error:  # what this is about
+            wrong = f"{type(error).__name__}: {str(error)[:80]}"
+        found.append(wrong and f"{name}, of kind {type(value).__name__}: {wrong}")
+    outcome.of("a number of a strange kind or size", found)
 
 
 SIZES = ("1000000000", "1000000000000", "1000000000000000000", "9" * 400, "9" * 5000, "-1", "0")
-MECHANISMS: dict[str, tuple[str, ...]] = {
-    "binary": ("--sigma", "7"),
-    "binary with a gate": ("--sigma", "7", "--gate-threshold", "30", "--gate-sigma", "9"),
-    "optimal link": ("--link-cost", "0.01", "--link-order", "4"),
-    "slow link": ("--link-cost", "1e-13", "--link-order", "4"),
-    "tau": ("--sigma", "9", "--tau", "1.8"),
-    "powerset": ("--sigma", "2"),
-    "small sets": ("--sigma", "2", "--max-positives", "3"),
-    "plurality": ("--sigma", "4"),
-}
+MECHANISMS = (
+    "binary --sigma 7",
+    "binary --sigma 7 --gate-threshold 30 --gate-sigma 9",
+    "binary --link-cost 0.01 --link-order 4",
+    "binary --link-cost 1e-13 --link-order 4",  # slow
+    "tau --sigma 9 --tau 1.8",
+    "powerset --sigma 2",
+    "powerset --sigma 2 --max-positives 3",
+    "plurality --sigma 4",
+)
 
 
-def _plan(mechanism: str, *words: str) -> Any:
-    kind = {"optimal link": "binary", "slow link": "binary", "small sets": "powerset"}
-    name = kind.get(mechanism, mechanism.split()[0])
-    sizes = {"--voters": "50", "--labels": "4", "--epsilon": "8", "--delta": "1e-5"}
-    sizes |= dict(zip(words[::2], words[1::2], strict=True))
+def _plan(mechanism: str, option: str, value: str) -> str | None:
+    """Return what is wrong with a plan: neither an answer nor one sentence."""
+    sizes = {"--voters": "50", "--labels": "4", "--epsilon": "8", "--delta": "1e-5", option: value}
     flags = [word for pair in sizes.items() for word in pair]
-    arguments = ["plan", "--mechanism", name, *MECHANISMS[mechanism], *flags, "--json"]
     with time_limit():
-        return CliRunner().invoke(app, arguments)
+        done = invoke("plan", "--mechanism", *mechanism.split(), *flags, "--json")
+    fine = done.exit_code in (0, 2, 3) and not isinstance(done.exception, MemoryError)
+    said = done.stderr.strip().splitlines()
+    if done.exit_code == 0:
+        fine = fine and json.loads(done.stdout)["voters"] > 0
+    else:
+        if said[1:] == ["See privote plan --help"]:
+            said = said[:1]  # what is no number at all
+        found = json.loads(done.stdout or "{}")
+        fine = fine and len(said) == 1 and said[0] == f"error: {found.get('error')}"
+        fine = fine and found.get("exit_code") == done.exit_code and len(said[0]) < 400
+    return None if fine else f"{mechanism} {option} {value[:20]}: {done.exit_code}, {said[-1:]}"
 
 
 def test_plans_of_any_size_are_an_answer_or_one_sentence(outcome: Outcome) -> None:
-    wrong, tried = [], 0
     asked = [(option, size) for option in ("--voters", "--labels") for size in SIZES]
     asked += [("--delta", value) for value in ("1e400", "nan", "0", "1", "1e-320", "-1")]
     asked += [("--epsilon", value) for value in ("1e308", "nan", "inf", "1e-320", "-1")]
-    for number, mechanism in enumerate(MECHANISMS):
-        for option, value in asked:
-            small = value == SIZES[1] and mechanism != "tau" and "gate" not in mechanism
-            if number and not full() and not small:
-                continue  # a refusal is the same for all of them
-            tried += 1
-            done = _plan(mechanism, option, value)
-            fine = done.exit_code in (0, 2, 3) and not isinstance(done.exception, MemoryError)
-            said = done.stderr.strip().splitlines()
-            if done.exit_code == 0:
-                fine = fine and json.loads(done.stdout)["voters"] > 0
-            else:
-                if said[1:] == ["See privote plan --help"]:
-                    said = said[:1]  # what is no number at all
-                found = json.loads(done.stdout or "{}")
-                fine = fine and len(said) == 1 and said[0] == f"error: {found.get('error')}"
-                fine = fine and found.get("exit_code") == done.exit_code and len(said[0]) < 400
-            if not fine:
-                wrong.append(f"{mechanism} {option} {value[:20]}: {done.exit_code}, {said[-1:]}")
-    print(*wrong, sep="\n")
-    outcome("a plan of a strange size", tried, len(wrong))
+    found = []
+    for mechanism, (option, value) in product(MECHANISMS, asked):
+        small = value == SIZES[1] and "tau" not in mechanism and "gate" not in mechanism
+        if full() or small or mechanism == MECHANISMS[0]:  # a refusal is the same for all of them
+            found.append(_plan(mechanism, option, value))
+    outcome.of("a plan of a strange size", found)
 
 
 @pytest.mark.parametrize("depth", [2000, 100_000])
@@ -259,13 +243,13 @@ def _epsilons(rng: np.random.Generator) -> Iterator[tuple[float, Any]]:
 
 def test_no_epsilon_is_below_its_exact_value(outcome: Outcome) -> None:
     """Floats round down as often as up; what is added for that is added once."""
-    tried = through = 0
     with mpmath.workprec(200):
-        for seed in range(scaled(20, 2000)):
-            for stated, exact in _epsilons(np.random.default_rng(seed)):
-                tried += 1
-                through += not exact <= stated <= exact * (1 + 1.1e-9)
-    outcome("an epsilon below its exact value, or rounded up twice", tried, through)
+        found = [
+            not exact <= stated <= exact * (1 + 1.1e-9)
+            for seed in range(scaled(20, 2000))
+            for stated, exact in _epsilons(np.random.default_rng(seed))
+        ]
+    outcome.of("an epsilon below its exact value, or rounded up twice", found)
 
 
 def _sampled_step(noise: float, rate: float, order: float) -> Any:
@@ -273,8 +257,7 @@ def _sampled_step(noise: float, rate: float, order: float) -> Any:
 
     The same integral as a sum over a grid, each term from the one before it.
     """
-    import mpmath as mp
-
+    mp = mpmath
     with mp.workdps(30):
         z, q, a = mp.mpf(noise), mp.mpf(rate), mp.mpf(order)
         step, x = min(z, z * z) / 5, -2 * a - 11 * z
@@ -294,15 +277,10 @@ def test_no_sampled_step_is_priced_below_its_divergence(outcome: Outcome) -> Non
     noises, orders = ((0.3, 0.7, 1.0, 4.0, 30.0), (1.1, 2.0, 17.5, 64.0, 128.0))
     if not full():
         rates, noises, orders = rates[::4], noises[2:4], orders[::2]
-    tried = through = 0
+    found = []
     for noise, rate, order in product(noises, rates, orders):
         price = TrainingPlan(steps=1, sample_rate=rate).rdp(noise, np.array([order]))[0]
         true = _sampled_step(noise, rate, order)
         # Not much more either, where the price is not that of a full batch.
-        through += not true <= price <= true * (1 + 1e-8) + 1e-8
-        tried += 1
-    outcome(
-        "sampled steps priced below their divergence, at rates from 1e-6 to 1 - 1e-12",
-        tried,
-        through,
-    )
+        found.append(not true <= price <= true * (1 + 1e-8) + 1e-8)
+    outcome.of("sampled steps priced below their divergence", found)

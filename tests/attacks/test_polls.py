@@ -1,4 +1,4 @@
-"""Files of ballots whose numbers lie: refused before a number counts or sizes anything."""
+"""Ballots whose numbers lie, and plans of polls that promise what a poll does not give."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import itertools
 import re
 import tracemalloc
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests.attacks.conftest import Outcome, scaled
-from tests.attacks.test_files import got_through, time_limit
+from scipy.special import ndtr
+from tests.attacks.conftest import Outcome, accepted, full, scaled, time_limit
+from tests.attacks.test_files import got_through
 from tests.polls.test_reading import CAT, LIST, LISTED, PB, POINTS, SOI, WIDE
 
 from privote.errors import PrivoteError
+from privote.mechanisms.outcomes import Greedy, PollSize, Quota, Seats
+from privote.mechanisms.polls import NoisyBits, NoisyCounts, Peeling
+from privote.planning.polls import plan_poll
 from privote.polls import read
 from privote.votes.cube import MOST
 
@@ -64,9 +68,8 @@ def _lied(text: str, rng: np.random.Generator) -> str:
     return "".join(letters)
 
 
-def _judged(lies: Iterable[tuple[str, str]], folder: Path) -> tuple[int, int]:
-    """Return how many were tried, and how many got through: other errors, or too much memory."""
-    tried, wrong = 0, []
+def _judged(lies: Iterable[tuple[str, str]], folder: Path) -> Iterator[str | None]:
+    """Yield what got through of each: another error, or too much memory."""
     tracemalloc.start()
     try:
         for name, lie in lies:
@@ -76,12 +79,9 @@ def _judged(lies: Iterable[tuple[str, str]], folder: Path) -> tuple[int, int]:
             what = got_through(lambda path: _checked(path, FORMS[path.name][1]), folder / name)
             used = tracemalloc.get_traced_memory()[1] - before
             what = what or (f"{used >> 20} MB" if used > _MEMORY else None)
-            tried += 1
-            wrong += [f"{name}: {what:.200}\n{lie[:400]}"] if what else []
+            yield what and f"{name}: {what:.200}\n{lie[:400]}"
     finally:
         tracemalloc.stop()
-    print(*wrong[:5], sep="\n")
-    return tried, len(wrong)
 
 
 def _one_by_one() -> Iterator[tuple[str, str]]:
@@ -94,13 +94,13 @@ def _one_by_one() -> Iterator[tuple[str, str]]:
 
 
 def test_numbers_of_a_poll_are_bounded(tmp_path: Path, outcome: Outcome) -> None:
-    outcome("a number in a file of ballots", *_judged(_one_by_one(), tmp_path))
+    outcome.of("a number in a file of ballots", _judged(_one_by_one(), tmp_path))
 
 
 def test_damaged_files_of_ballots_are_one_sentence(tmp_path: Path, outcome: Outcome) -> None:
     rng = np.random.default_rng(5)
     lies = ((name, _lied(FORMS[name][0], rng)) for _ in range(scaled(60, 4000)) for name in FORMS)
-    outcome("a damaged file of ballots", *_judged(lies, tmp_path))
+    outcome.of("a damaged file of ballots", _judged(lies, tmp_path))
 
 
 def test_voters_add_up_or_are_refused(tmp_path: Path, outcome: Outcome) -> None:
@@ -108,10 +108,65 @@ def test_voters_add_up_or_are_refused(tmp_path: Path, outcome: Outcome) -> None:
     head = CAT[: CAT.index("13:")].replace("# NUMBER VOTERS: 16\n", "")
     lies = [head + f"{MOST}: {{1,2}},{{3}}\n" * lines for lines in (2, 20_000)]
     lies += [head + "1:" + " " * 200_000 + "x\n", head + "1: " + "{1} " * 50_000 + "\n"]
-    read_at_all = 0
+    found = []
     for lie in lies:
         (tmp_path / "x.cat").write_text(lie)
-        with suppress(PrivoteError), time_limit():
-            read(tmp_path / "x.cat")
-            read_at_all += 1
-    outcome("voters beyond all bounds, line by line", len(lies), read_at_all)
+        with time_limit():
+            found.append(accepted(PrivoteError, read, tmp_path / "x.cat"))
+    outcome.of("voters beyond all bounds, line by line", found)
+
+
+# -- plans -----------------------------------------------------------------------------------------
+
+
+def _noise(sigma: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the integers and their probabilities under the rounded Gaussian."""
+    x = np.arange(-int(14 * sigma) - 2, int(14 * sigma) + 3)
+    return x, np.diff(ndtr((np.append(x, x[-1] + 1) - 0.5) / sigma))
+
+
+def _own_side(mechanism: Any, count: int, bar: float) -> float:
+    """Return how often one option with this count comes out on its side of the bar."""
+    if isinstance(mechanism, NoisyBits):
+        return float(ndtr(np.sqrt(2) * abs(count - bar) / mechanism.sigma))
+    x, p = _noise(mechanism.sigma)
+    return float(p[(count + x > bar) == (count > bar)].sum())
+
+
+def test_a_quota_poll_decides_what_it_says(outcome: Outcome) -> None:
+    """Options as far from the bar as the plan says, on either side, by the noise's own sums."""
+    voters, options = ((20, 101, 1000), (2, 5, 40)) if full() else ((20, 101), (2, 5))
+    kinds = (("auto", False), ("binary", False), ("counts", False), ("counts", True))
+    found = []
+    for n, k, share, epsilon in itertools.product(
+        voters, options, (0.1, 0.3, 0.5, 2 / 3), (0.3, 1.0, 4.0, 16.0)
+    ):
+        size, rule, bar = PollSize(voters=n, options=k, most=k), Quota(share=share), share * n
+        for name, shares in kinds if full() else kinds[1:]:
+            given: dict[str, Any] = {"epsilon": epsilon, "delta": 1e-6, "shares": shares}
+            plan = plan_poll(size, rule, **given, mechanism=name)
+            far = [c for c in range(n + 1) if abs(c - bar) >= plan.gap - 1e-9]
+            if far:
+                right = min(_own_side(plan.mechanism, c, bar) for c in far)
+                found.append(right**k < plan.confidence)
+    outcome.of("a quota poll decides less often than it says", found)
+
+
+def test_a_poll_orders_two_options_as_often_as_it_says(outcome: Outcome) -> None:
+    size = PollSize(voters=1000, options=2, most=2)
+    greedy = Greedy(costs=(Fraction(1), Fraction(1)), money=Fraction(1))
+    found = []
+    for rule, shares, epsilon in itertools.product(
+        (Seats(number=1), greedy), (False, True), np.geomspace(0.3, 30.0, scaled(12, 60))
+    ):
+        plan = plan_poll(size, rule, epsilon=float(epsilon), delta=1e-6, shares=shares)
+        if isinstance(plan.mechanism, Peeling):
+            right = 1 / (1 + np.exp(-plan.mechanism.rate * plan.gap))
+        else:
+            assert isinstance(plan.mechanism, NoisyCounts)
+            x, p = _noise(plan.mechanism.sigma)
+            apart = np.subtract.outer(x, x)  # a tie is decided by a coin
+            both = np.multiply.outer(p, p)
+            right = both[apart < plan.gap].sum() + both[apart == plan.gap].sum() / 2
+        found.append(right < plan.confidence)
+    outcome.of("a poll orders options less often than it says", found)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.attacks.conftest import Outcome, check
+from tests.attacks.conftest import Killed, Outcome, accepted, check, differing, dying_at
 from tests.refusals import refused
 from typer.testing import CliRunner
 
@@ -36,15 +36,14 @@ def label(path: Path, guarantee: str = "worst-case", **changes: Any) -> pv.Relea
     return pv.label(asked.pop("votes", VOTES), **{"ledger": path, "dataset": guarantee, **asked})
 
 
-def differing(said: dict[str, Any]) -> set[str]:
-    return {each["fact"] for each in said["differences"]}
+def signed(facts: dict[str, Any]) -> str:
+    """Return facts as a forger would write them, who knows how digests are made."""
+    return json.dumps({**facts, "digest": digest_of_facts(facts)})
 
 
-def write(file: Path, labels: Any, facts: dict[str, Any], names: Any = None) -> Path:
-    """Write a release as a forger would, who knows how digests are made."""
-    facts = {**facts, "digest": digest_of_facts(facts)}
-    more = {} if names is None else {"query_names": np.array(names)}
-    np.savez(file, labels=labels, facts=np.array(json.dumps(facts)), **more)
+def write(file: Path, *, facts: str, **arrays: Any) -> Path:
+    """Write the file of a release."""
+    np.savez(file, facts=np.array(facts), **arrays)
     return file
 
 
@@ -75,13 +74,8 @@ def test_releases_of_several_draws_are_found(path: Path, tmp_path: Path) -> None
     electorate = pv.Electorate(mechanism=BUDGET["mechanism"], ledger=ledger, **settings)
     gated = pv.dependencies.gated(electorate.answer, VOTES, 0)
     assert len(gated.drawn) > 2
-    door = pv.Guardian(
-        BUDGET["mechanism"],
-        pv.Budget(epsilon=8.0, delta=1e-5),
-        ledger,
-        guarantee="worst-case",
-        dataset="b",
-    )
+    budget = pv.Budget(epsilon=8.0, delta=1e-5)
+    door = pv.Guardian(BUDGET["mechanism"], budget, ledger, guarantee="worst-case", dataset="b")
     costly = pv.dependencies.gated(door.release, VOTES, 0)
     for release in (gated, costly):
         release.save(tmp_path / "gated.npz")
@@ -156,84 +150,71 @@ FORGED: dict[str, Any] = {
 @pytest.mark.parametrize("guarantee", QUERIES)
 def test_every_fact_forged_in_turn(path: Path, guarantee: str, outcome: Outcome) -> None:
     release = label(path, guarantee)
-    facts, tried, through = release.facts(), 0, 0
+    facts, found = release.facts(), []
     for name, value in FORGED.items():
         if facts[name] == value:
             continue
         forged = {**facts, name: value}
-        one = write(path.with_name("forged.npz"), release.labels, forged)
+        one = write(path.with_name("forged.npz"), labels=release.labels, facts=signed(forged))
         two = path.with_name("forged.json")
-        two.write_text(json.dumps({**forged, "digest": digest_of_facts(forged)}))
+        two.write_text(signed(forged))
         for file in (one, two):
             said = check(file, path)
-            tried, through = tried + 1, through + (said["status"] == RELEASED)
+            found.append(said["status"] == RELEASED)
             if file.suffix == ".json" and name not in ("drawn", "sha256"):
                 assert name in differing(said), (name, said)
         two.write_text(json.dumps({**facts, name: value}))  # by one who leaves the digest
         assert "digest" in differing(check(two, path))
     for labels in (1 - release.labels, release.labels[:-1], release.labels[:, :2]):
-        room_facts = replace(release, labels=labels.astype(np.int8)).facts()
-        for drawn in (release.drawn, (digest_of(labels.astype(np.int8)),)):
-            forged = {**room_facts, "drawn": list(drawn)}
-            said = check(write(path.with_name("l.npz"), labels.astype(np.int8), forged), path)
-            tried, through = tried + 1, through + (said["status"] == RELEASED)
-    outcome(f"forged facts and labels ({guarantee})", tried, through)
+        true = replace(release, labels=labels).facts()
+        for drawn in (release.drawn, (digest_of(labels),)):
+            text = signed({**true, "drawn": list(drawn)})
+            said = check(write(path.with_name("l.npz"), labels=labels, facts=text), path)
+            found.append(said["status"] == RELEASED)
+    outcome.of(f"forged facts and labels ({guarantee})", found)
 
 
 def test_edited_releases_do_not_load(path: Path, tmp_path: Path, outcome: Outcome) -> None:
     release = label(path, queries=10)
     named = replace(release, query_names=tuple(f"q{i}" for i in range(release.answered)))
-    facts, file, through = named.facts(), tmp_path / "edited.npz", 0
-    names, text = list(named.query_names or ()), json.dumps(facts)
-    files: list[dict[str, Any]] = [
-        {"facts": json.dumps({**facts, name: value})} for name, value in FORGED.items()
-    ]
-    files += [
+    facts, file, found = named.facts(), tmp_path / "edited.npz", []
+    names, text = np.array(named.query_names), json.dumps(facts)
+    whole = {"labels": named.labels, "facts": text, "query_names": names}
+    edits: list[dict[str, Any]] = [
+        *({"facts": json.dumps({**facts, name: value})} for name, value in FORGED.items()),
         {"labels": 1 - named.labels},
-        {"names": names[::-1]},
-        {"names": None},
+        {"query_names": names[::-1]},
         {"facts": text[:-1] + ', "epsilon": 0.01}'},  # twice, the last one counts
         {"facts": text.replace('"digest"', '"epsilon": 0.01, "digest"')},
     ]
     for value in (float("nan"), -1.0, True, "0.01", [0.01]):
-        forged = {**facts, "epsilon": value}
-        files.append({"facts": json.dumps({**forged, "digest": digest_of_facts(forged)})})
-    for held in files:
-        held = {"labels": named.labels, "facts": text, "names": names, **held}
-        arrays = {"labels": held["labels"], "facts": np.array(held["facts"])}
-        if held["names"] is not None:
-            arrays["query_names"] = np.array(held["names"])
-        np.savez(file, **arrays)
-        try:
-            pv.Release.load(file)
-            through += 1
-        except pv.InputError:
-            pass
-    outcome("edited releases", len(files), through)
-    np.savez(file, query_names=np.array(names), facts=np.array(text), labels=named.labels)
+        edits.append({"facts": signed({**facts, "epsilon": value})})
+    for edit in edits:
+        write(file, **{**whole, **edit})
+        found.append(accepted(pv.InputError, pv.Release.load, file))
+    write(file, labels=named.labels, facts=text)  # without names
+    found.append(accepted(pv.InputError, pv.Release.load, file))
+    outcome.of("edited releases", found)
+    write(file, **dict(reversed(whole.items())))
     assert pv.Release.load(file).digest == named.digest  # in whatever order
 
 
 def test_two_members_of_one_name(path: Path, tmp_path: Path) -> None:
-    release = label(path, queries=10)
-    release.save(tmp_path / "r.npz")
-    forged = {**release.facts(), "epsilon": 0.01}
-    write(tmp_path / "f.npz", release.labels, forged)
-    with zipfile.ZipFile(tmp_path / "f.npz") as source:
+    release, file = label(path, queries=10), tmp_path / "r.npz"
+    release.save(file)
+    forged = signed({**release.facts(), "epsilon": 0.01})
+    with zipfile.ZipFile(write(tmp_path / "f.npz", facts=forged)) as source:
         data = source.read("facts.npy")
-    with (
-        zipfile.ZipFile(tmp_path / "r.npz", "a") as both,
-        pytest.warns(UserWarning, match="Duplicate"),
-    ):
+    with zipfile.ZipFile(file, "a") as both, pytest.warns(UserWarning, match="Duplicate"):
         both.writestr("facts.npy", data)
-    with pytest.raises(pv.InputError):
-        pv.Release.load(tmp_path / "r.npz")
-    assert check(tmp_path / "r.npz", path)["status"] == "refused"
+    with refused():
+        pv.Release.load(file)
+    assert check(file, path)["status"] == "refused"
 
 
 def test_words_other_than_those_of_the_facts(path: Path, tmp_path: Path, outcome: Outcome) -> None:
     write_statement(label(path, queries=10), tmp_path / "s.txt")
-    text, through = (tmp_path / "s.txt").read_text(), 0
+    text, found = (tmp_path / "s.txt").read_text(), []
     lines = text.splitlines()
     forged = [
         text.replace("epsilon: ", "epsilon: 0.01. Not "),
@@ -246,19 +227,16 @@ def test_words_other_than_those_of_the_facts(path: Path, tmp_path: Path, outcome
     for words in forged:
         (tmp_path / "s.txt").write_text(words)
         said = check(tmp_path / "s.txt", path)
-        through += said["status"] == RELEASED
+        found.append(said["status"] == RELEASED)
         assert "text" in differing(said)
-    outcome("statements in other words than their facts", len(forged), through)
+    outcome.of("statements in other words than their facts", found)
     (tmp_path / "s.json").unlink()
     assert check(tmp_path / "s.txt", path)["status"] == "refused"
 
 
 def test_other_ledgers_and_older_ones(path: Path, tmp_path: Path) -> None:
     label(path, dataset="first", queries=5)
-    old = tmp_path / "old"
-    old.mkdir()
-    for name in ("ledger.db", "ledger.db.key", "ledger.db.head"):
-        shutil.copy(tmp_path / name, old / name)
+    old = shutil.copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name}-old"))
     label(path, dataset="second", queries=5).save(tmp_path / "r.npz")
     label(tmp_path / "another.db", dataset="second", queries=5)
     assert check(tmp_path / "r.npz", path)["status"] == RELEASED
@@ -281,59 +259,44 @@ def test_other_ledgers_and_older_ones(path: Path, tmp_path: Path) -> None:
 # -- after a crash ---------------------------------------------------------------------------------
 
 
-class Killed(BaseException):
-    """Stands for a process that ends."""
-
-
 @pytest.mark.parametrize("guarantee", QUERIES)
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_crash_around_the_record(
-    path: Path, tmp_path: Path, guarantee: str, moment: str, monkeypatch: pytest.MonkeyPatch
+def test_what_a_crash_kept_from_being_recorded(
+    path: Path, guarantee: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    output, append = tmp_path / "r.npz", pv.Ledger.append
-
-    def dying(self: pv.Ledger, body: dict[str, Any], sealed: Any = None) -> Any:
-        if body["kind"] == "outcome" and moment == "before":
-            raise Killed
-        return append(self, body, sealed)
-
+    output, draft = path.with_name("r.npz"), path.with_name(".r.npz.draft")
     with monkeypatch.context() as patch:
-        patch.setattr(pv.Ledger, "append", dying)
-        if moment == "after":
-            patch.setattr(pv.Release, "save", lambda *_: (_ for _ in ()).throw(Killed))
+        patch.setattr(pv.Ledger, "append", dying_at("outcome"))
         with pytest.raises(Killed):
             label(path, guarantee, output=output)
-    shutil.copy(tmp_path / ".r.npz.draft", tmp_path / "copy")
-    with refused(None, pv.ChargedError):
-        label(path, guarantee, output=output, resume=True, force=True, ledger=None, votes=None)
-    with Draft(tmp_path / ".r.npz.draft", {}, resume=True) as draft:
-        KeptReleases(draft).together()[0].save(output)
-    said = check(output, path)
-    assert said["status"] == (NOT_RECORDED if moment == "before" else RELEASED), said
+    shutil.copy(draft, path.with_name("copy"))
+    with Draft(draft, {}, resume=True) as opened:
+        KeptReleases(opened).together()[0].save(output)
+    assert check(output, path)["status"] == NOT_RECORDED
     for votes in (VOTES, None, VOTES):  # and again: it is recorded once
-        shutil.copy(tmp_path / "copy", tmp_path / ".r.npz.draft")
+        shutil.copy(path.with_name("copy"), draft)
         label(path, guarantee, output=output, resume=True, force=True, votes=votes)
-        said = check(output, path)
-        assert said["status"] == RELEASED, said
+        assert check(output, path)["status"] == RELEASED
     with closing(pv.Ledger.open(path)) as ledger:
         assert [e["kind"] for e in ledger.published()].count("outcome") == 1
 
 
 def test_a_draft_records_no_more_than_was_charged(path: Path, outcome: Outcome) -> None:
     """What a draft holds is the owner's file: a ledger vouches only for what it charged."""
-    release, through = label(path), 0
-    assert release.ledger is not None
-    forged = [
-        replace(release, labels=1 - release.labels),  # its labels are recorded already
-        replace(release, labels=1 - release.labels, epsilon=0.01),
-        replace(release, labels=1 - release.labels, dataset="another"),
-        replace(release, ledger={"entry": 2, "digest": "0" * 64}, labels=1 - release.labels),
+    release = label(path)
+    other = replace(release, labels=1 - release.labels)
+    forged: list[dict[str, Any]] = [
+        {},  # labels are recorded already
+        {"epsilon": 0.01},
+        {"dataset": "another"},
+        {"ledger": {"entry": 2, "digest": "0" * 64}},
     ]
-    for kept in forged:
+    found = []
+    for facts in forged:
+        kept = replace(other, **facts)
         with refused(None, DrawnError):
             record_kept(path, kept, 0)
         kept.save(path.with_name("r.npz"))
-        through += check(path.with_name("r.npz"), path)["status"] != DIFFERS
+        found.append(check(path.with_name("r.npz"), path)["status"] != DIFFERS)
     with closing(pv.Ledger.open(path)) as ledger:
         assert len(ledger.records().outcomes) == 1
-    outcome("forged drafts that a ledger would vouch for", len(forged), through)
+    outcome.of("forged drafts that a ledger would vouch for", found)
