@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +21,31 @@ import numpy as np
 import pytest
 
 import privote as pv
+from privote.ledger import Location
 
 VOTES = np.random.default_rng(0).random((20, 10, 3)) < 0.2
 
 
-def label(ledger: Any, **changes: Any) -> pv.Release:
+def label(ledger: Any, votes: np.ndarray = VOTES, **changes: Any) -> pv.Release:
     """Charge one query in the worst case: three entries, or two where the budget is set."""
     asked: dict[str, Any] = {"mechanism": pv.BinaryVoting(sigma=5.0), "epsilon": 8.0, "delta": 1e-5}
     asked |= {"guarantee": "worst-case", "queries": 1, "dataset": "d", "ledger": ledger}
-    return pv.label(VOTES, **{**asked, **changes})
+    return pv.label(votes, **{**asked, **changes})
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Return where a ledger may be made."""
     return tmp_path / "ledger.db"
+
+
+def charged(ledger: Any) -> int:
+    """Return how many queries the ledger has charged, and check that it is whole."""
+    with closing(pv.Ledger.open(ledger, readonly=True)) as opened:
+        found = opened.verify()
+        assert found.ok, found.problems
+        entries = [entry for entry in opened.published() if entry["kind"] == "charge"]
+        return sum(entry["queries"] for entry in entries)
 
 
 def binary(name: str) -> str:
@@ -139,3 +149,17 @@ def database(server: Server) -> str:
     name = f"test_{os.urandom(6).hex()}"
     server.execute(f"CREATE DATABASE {name}")
     return f"{server.address}/{name}"
+
+
+@pytest.fixture
+def place(database: str, tmp_path: Path) -> Location:
+    """Return where a ledger in PostgreSQL may be made, with key and anchor beside ``site``."""
+    return Location.of(database, tmp_path / "site")
+
+
+def own_files(place: Location, name: str) -> Location:
+    """Return the place with a copy of key and anchor, as another machine would have it."""
+    other = Location.of(place.address or "", place.file.with_name(name))
+    shutil.copy(place.key, other.key)
+    shutil.copy(place.head, other.head)
+    return other
