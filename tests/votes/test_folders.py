@@ -22,7 +22,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
     return Folder(f"{place}/votes")
 
 
-def test_what_is_written_is_read(folder: Folder) -> None:
+def test_what_is_written_is_read_until_it_is_removed(folder: Folder) -> None:
     folder.write("a", b"first")
     folder.write("a", b"second")
     folder.write("b", b"")
@@ -33,6 +33,10 @@ def test_what_is_written_is_read(folder: Folder) -> None:
     assert folder.read("deep/c") == b"123"
     with refused("folder"):
         folder.read("c")
+    folder.remove("a")
+    assert folder.files() == {"b": 0, "deep/c": 3}
+    folder.remove()
+    assert folder.files() == {}
 
 
 @pytest.mark.parametrize(
@@ -63,15 +67,6 @@ def test_a_url_of_this_machine_is_a_path(scheme: str, tmp_path: Path) -> None:
     for name in ("votes.npy", "votes.zarr"):
         with refused("votes file"):
             Ballots.of(f"{scheme}://{tmp_path}/{name}")
-
-
-def test_removed(folder: Folder) -> None:
-    folder.write("a", b"1")
-    folder.write("b", b"1")
-    folder.remove("a")
-    assert folder.files() == {"b": 1}
-    folder.remove()
-    assert folder.files() == {}
 
 
 def test_a_write_that_fails_leaves_what_was_there(

@@ -40,7 +40,8 @@ def test_what_is_no_probability_is_refused_before_any_charge(tmp_path, kind, odd
     path = write(kind, tmp_path, cube)
     with refused("votes[query 39, voter 2, label 1]", pv.BallotError) as error:
         pv.label(path, **BUDGET, ledger=tmp_path / "ledger.db")
-    assert str(odd) not in str(error.value)  # it is sealed
+    assert str(odd) not in str(error.value)
+    assert error.value.sealed == f"it is {odd}"
     assert not (tmp_path / "ledger.db").exists()
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from privote.votes.bits import Bits
-from privote.votes.cube import DenseBlock, PackedBlock, SparseBallots
+from privote.votes.cube import DenseBlock, PackedBlock, SparseBallots, SparseBlock
 from privote.votes.surprises import effective, effective_votes, left_over
 
 lefts = hnp.arrays(np.int64, (3,), elements=st.integers(0, 6))
@@ -30,63 +33,38 @@ def test_a_ballot_counts_in_full_or_is_refused_as_a_whole(
     )
     assert isinstance(block, DenseBlock)
     plenty, wanted, _ = effective_votes(votes, baseline, np.full(3, 99), unit)
-    guess = np.broadcast_to(baseline[:, None], plenty.shape)
-    here, whole = block.votes, np.zeros(3, int)
-    for query in range(5):
-        for voter in range(3):
-            counted = (here[query, voter] == plenty[query, voter]).all()
-            as_baseline = (here[query, voter] == guess[query, voter]).all()
-            assert counted or as_baseline
-            whole[voter] += not counted
-    assert refused.tolist() == whole.tolist()
+    counted = (block.votes == plenty).all(axis=2)
+    as_baseline = (block.votes == baseline[:, None]).all(axis=2)
+    assert (counted | as_baseline).all()
+    assert refused.tolist() == (~counted).sum(axis=0).tolist()
     assert (spent <= np.minimum(left, wanted)).all()
     assert ((refused > 0) == (spent < wanted)).all()  # refused is whoever wanted more
     assert (refused[wanted <= left] == 0).all()
 
 
-@units
-@given(votes=hnp.arrays(np.bool_, (6, 3, 2)), left=lefts)
-def test_sparse_and_dense_refuse_alike(unit: str, votes: np.ndarray, left: np.ndarray) -> None:
+def sparse_block(votes: np.ndarray) -> SparseBlock:
     query, voter = np.nonzero(votes.any(axis=2))
-    sparse = SparseBallots(query, voter, votes[query, voter], queries=6, voters=3)
-    zero = np.zeros((6, 2), bool)
-    one, two = (
-        effective(block, zero, left, unit=unit, silence_is_zeros=True)
-        for block in (DenseBlock(votes, missing=False), next(sparse.blocks()))
-    )
-    for a, b in zip(one[1:], two[1:], strict=True):
-        assert a.tolist() == b.tolist()
-    np.testing.assert_array_equal(
-        one[0].margins(missing_is_no=True), two[0].margins(missing_is_no=True)
-    )
+    queries, voters, _ = votes.shape
+    ballots = SparseBallots(query, voter, votes[query, voter], queries=queries, voters=voters)
+    return next(ballots.blocks())
 
 
 @units
-@given(
-    votes=hnp.arrays(np.bool_, (8, 3, 2)), left=lefts, cut=st.integers(0, 8), sparse=st.booleans()
-)
-def test_in_two_batches_as_in_one(
-    unit: str, votes: np.ndarray, left: np.ndarray, cut: int, sparse: bool
+@given(votes=hnp.arrays(np.bool_, (8, 3, 2)), left=lefts, cut=st.integers(1, 7))
+def test_sparse_as_dense_and_in_two_batches_as_in_one(
+    unit: str, votes: np.ndarray, left: np.ndarray, cut: int
 ) -> None:
-    def counted(part: np.ndarray, left: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        if sparse and len(part):
-            query, voter = np.nonzero(part.any(axis=2))
-            block = next(
-                SparseBallots(
-                    query, voter, part[query, voter], queries=len(part), voters=3
-                ).blocks()
-            )
-        else:
-            block = DenseBlock(part, missing=False)
-        zero = np.zeros((len(part), 2), bool)
-        here, *spent = effective(block, zero, left, unit=unit, silence_is_zeros=True)
-        return here.margins(missing_is_no=True), left_over(left, *spent)
+    def counted(block: Any, left: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        zero = np.zeros((block.queries, 2), bool)
+        here, *costs = effective(block, zero, left, unit=unit, silence_is_zeros=True)
+        return here.margins(missing_is_no=True), np.array(costs)
 
-    first, rest = counted(votes[:cut], left)
-    second, after = counted(votes[cut:], rest)
-    whole, end = counted(votes, left)
-    np.testing.assert_array_equal(np.concatenate([first, second]), whole)
-    np.testing.assert_array_equal(after, end)
+    margins, costs = counted(DenseBlock(votes, missing=False), left)
+    for make in (partial(DenseBlock, missing=False), sparse_block):
+        first, some = counted(make(votes[:cut]), left)
+        second, more = counted(make(votes[cut:]), left_over(left, *some))
+        assert np.concatenate([first, second]).tolist() == margins.tolist()
+        assert (some + more).tolist() == costs.tolist()
 
 
 @units
