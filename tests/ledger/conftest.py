@@ -6,14 +6,12 @@ import glob
 import importlib.util
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -94,20 +92,11 @@ class Server:
         assert done.returncode == 0, done.stderr.decode()[-500:]
 
     def start(self) -> None:
-        where = ["-D", f"{self.folder}/data", "-h", "127.0.0.1", "-p", str(self.port)]
-        self._process = subprocess.Popen(
-            [binary("postgres"), *where, "-k", str(self.folder), *self._options],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            cwd=self.folder,
-            **self._identity,
-        )
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            if b"ready to accept" in line:
-                break
-        # Whoever writes to a pipe that nobody reads stops one day.
-        threading.Thread(target=self._process.stderr.read, daemon=True).start()
+        options = ["-h", "127.0.0.1", "-p", str(self.port), "-k", str(self.folder), *self._options]
+        self._control("start", "-l", f"{self.folder}/log", "-o", " ".join(options))
+
+    def _control(self, *command: str) -> None:
+        self.run(binary("pg_ctl"), "-D", f"{self.folder}/data", "-w", *command)
 
     def execute(self, *statements: str, database: str = "postgres") -> Any:
         """Run statements one by one; return the first row of the last."""
@@ -127,9 +116,8 @@ class Server:
 
     def stop(self) -> None:
         """End it at once, as a power cut would: nothing is finished, nothing is said."""
-        with suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGQUIT)
-        self._process.wait(timeout=30)
+        if (self.folder / "data" / "postmaster.pid").exists():
+            self._control("stop", "-m", "immediate")
 
 
 @pytest.fixture(scope="session")

@@ -272,12 +272,7 @@ def test_a_wait_for_the_standby_that_somebody_ended_releases_nothing(
 def test_the_compose_file_starts_a_server_as_the_page_asks(tmp_path: Path) -> None:
     yaml = pytest.importorskip("yaml", reason="PyYAML comes with the extra [dask]")
     compose = yaml.safe_load((REPOSITORY / "deploy" / "compose.yaml").read_text())
-    server, guardian = compose["services"]["ledger"], compose["services"]["guardian"]
-    named = {volume.split(":")[0] for one in (server, guardian) for volume in one["volumes"]}
-    assert named - {"./votes"} == compose["volumes"].keys()
-    for one in (server, guardian):
-        assert one["secrets"] == list(compose["secrets"])
-    program, *options = server["command"]
+    program, *options = compose["services"]["ledger"]["command"]
     assert program == "postgres"
     assert options[::2] == ["-c"] * (len(options) // 2)
     page = (REPOSITORY / "docs" / "operate.md").read_text()
