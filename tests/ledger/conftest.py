@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +67,7 @@ def free_port() -> int:
 class Server:
     """One PostgreSQL on loopback, made in a new folder or from a copy of another's."""
 
-    def __init__(
-        self, folder: Path, source: Server | None = None, options: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, folder: Path, source: Server | None, options: tuple[str, ...]) -> None:
         self.folder, self.port, self._options = folder, free_port(), options
         # The server refuses to run as root: then become nobody, in a folder that nobody owns.
         nobody = 65534 if os.getuid() == 0 else None
@@ -120,16 +118,22 @@ class Server:
             self._control("stop", "-m", "immediate")
 
 
-@pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
+@contextmanager
+def started(source: Server | None = None, options: tuple[str, ...] = ()) -> Iterator[Server]:
     """Start a private PostgreSQL on loopback; skip, saying so, where there is none."""
     pytest.importorskip("psycopg", reason="the extra [postgres] is not installed")
     with tempfile.TemporaryDirectory() as folder:
-        running = Server(Path(folder))
+        running = Server(Path(folder), source, options)
         try:
             yield running
         finally:
             running.stop()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    with started() as running:
+        yield running
 
 
 @pytest.fixture

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -163,21 +160,6 @@ def test_an_anchor_that_knows_of_entries_forbids_a_new_key(path: Path) -> None:
     Anchor(beside(path, ".head"), Chain()).write((0, START), (3, "c" * 64))
     with pytest.raises(pv.LedgerError, match=r"key 'ledger\.db\.key' is missing"):
         pv.Ledger.open(path)
-
-
-def test_opened_by_many_at_once_it_is_made_once(path: Path) -> None:
-    together = threading.Barrier(8)
-
-    def use(number: int) -> None:
-        together.wait(10)
-        with closing(pv.Ledger.open(path)) as ledger:
-            ledger.set_budget(pv.Budget(epsilon=1.0, delta=1e-5), dataset=f"d{number}")
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(use, range(8)))
-    ledger = pv.Ledger.open(path, create=False)
-    assert ledger.verify().ok
-    assert len(ledger.published()) == 8
 
 
 def test_looking_makes_nothing(path: Path) -> None:

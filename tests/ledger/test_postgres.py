@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import re
 import signal
-import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import REPOSITORY
-from tests.ledger.conftest import Server, charged, free_port, label, own_files
+from tests.ledger.conftest import Server, charged, free_port, label, own_files, started
 
 import privote as pv
 from privote.ledger import Location
@@ -192,22 +191,13 @@ def test_several_servers_of_which_none_waits_for_another_are_refused(
 @pytest.fixture
 def pair() -> Iterator[tuple[Server, Server]]:
     """A server and a standby that has every charge before the commit returns."""
-    pytest.importorskip("psycopg", reason="the extra [postgres] is not installed")
-    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
-        primary = Server(Path(one))
-        try:
-            standby = Server(Path(two), primary)
-            try:
-                primary.wait_for("SELECT count(*) FROM pg_stat_replication", 1)
-                primary.execute(
-                    "ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()"
-                )
-                primary.wait_for("SELECT max(sync_state) FROM pg_stat_replication", "sync")
-                yield primary, standby
-            finally:
-                standby.stop()
-        finally:
-            primary.stop()
+    with started() as primary, started(primary) as standby:
+        primary.wait_for("SELECT count(*) FROM pg_stat_replication", 1)
+        primary.execute(
+            "ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()"
+        )
+        primary.wait_for("SELECT max(sync_state) FROM pg_stat_replication", "sync")
+        yield primary, standby
 
 
 def any_of(tmp_path: Path, *ports: int) -> Location:
@@ -279,11 +269,6 @@ def test_the_compose_file_starts_a_server_as_the_page_asks(tmp_path: Path) -> No
     asked = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", page, re.MULTILINE))
     assert len(asked) == 3
     assert dict(option.split("=") for option in options[1::2]) == asked
-    pytest.importorskip("psycopg", reason="the extra [postgres] is not installed")
-    with tempfile.TemporaryDirectory() as folder:
-        running = Server(Path(folder), options=tuple(options))
-        try:
-            label(any_of(tmp_path, running.port))
-            assert charged(any_of(tmp_path, running.port)) == 1
-        finally:
-            running.stop()
+    with started(options=tuple(options)) as running:
+        label(any_of(tmp_path, running.port))
+        assert charged(any_of(tmp_path, running.port)) == 1

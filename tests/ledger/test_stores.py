@@ -128,15 +128,10 @@ def test_what_is_written_is_there_for_the_next_one(path: Path) -> None:
     assert file.run("PRAGMA synchronous") == [(2,)], "a commit is on disk when it returns"
     assert SQLiteFile(path, FORM).run("SELECT name FROM things") == [("a",)]
     assert SQLiteFile(path, FORM, readonly=True).run("SELECT name FROM things") == [("a",)]
-
-
-def test_a_file_that_was_closed_says_so(path: Path) -> None:
-    file = SQLiteFile(path, FORM)
     file.close()
-    with refused(None, LedgerError):
-        add(file, "a")
-    with refused(None, LedgerError):
-        file.run("SELECT name FROM things")
+    for use in (lambda: add(file, "a"), lambda: file.run("SELECT name FROM things")):
+        with refused(None, LedgerError):
+            use()
 
 
 @pytest.mark.parametrize("readonly", [True, False])

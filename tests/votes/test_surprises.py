@@ -19,29 +19,6 @@ lefts = hnp.arrays(np.int64, (3,), elements=st.integers(0, 6))
 units = pytest.mark.parametrize("unit", ["vote", "ballot"])
 
 
-@units
-@given(
-    votes=hnp.arrays(np.int8, (5, 3, 2), elements=st.integers(-1, 1)),
-    baseline=hnp.arrays(np.bool_, (5, 2)),
-    left=lefts,
-)
-def test_a_ballot_counts_in_full_or_is_refused_as_a_whole(
-    unit: str, votes: np.ndarray, baseline: np.ndarray, left: np.ndarray
-) -> None:
-    block, spent, refused = effective(
-        DenseBlock(votes, missing=True), baseline, left, unit=unit, silence_is_zeros=True
-    )
-    assert isinstance(block, DenseBlock)
-    plenty, wanted, _ = effective_votes(votes, baseline, np.full(3, 99), unit)
-    counted = (block.votes == plenty).all(axis=2)
-    as_baseline = (block.votes == baseline[:, None]).all(axis=2)
-    assert (counted | as_baseline).all()
-    assert refused.tolist() == (~counted).sum(axis=0).tolist()
-    assert (spent <= np.minimum(left, wanted)).all()
-    assert ((refused > 0) == (spent < wanted)).all()  # refused is whoever wanted more
-    assert (refused[wanted <= left] == 0).all()
-
-
 def sparse_block(votes: np.ndarray) -> SparseBlock:
     query, voter = np.nonzero(votes.any(axis=2))
     queries, voters, _ = votes.shape
@@ -68,31 +45,42 @@ def test_sparse_as_dense_and_in_two_batches_as_in_one(
 
 
 @units
+@pytest.mark.parametrize("kind", ["small", "large", "packed"])
 @given(
     votes=hnp.arrays(np.int8, (9, 3, 3), elements=st.integers(-1, 1)),
     baseline=hnp.arrays(np.bool_, (9, 3)),
     left=hnp.arrays(np.int64, (3,), elements=st.integers(0, 20)),
-    missing=st.booleans(),
 )
-def test_packed_votes_are_refused_as_the_definition_says(
-    unit: str, votes: np.ndarray, baseline: np.ndarray, left: np.ndarray, missing: bool
+def test_ballots_are_refused_as_the_definition_says(
+    unit: str, kind: str, votes: np.ndarray, baseline: np.ndarray, left: np.ndarray
 ) -> None:
-    votes = votes if missing else votes == 1
-    block: DenseBlock = Large(votes, missing)
-    if not missing:
-        block = PackedBlock(Bits.of_votes(votes), start=4)
-    wanted = effective_votes(votes, baseline, left, unit)
+    if kind == "packed":
+        votes = votes == 1
+    makes = {"small": partial(DenseBlock, missing=True), "large": partial(Large, missing=True)}
+    makes["packed"] = lambda votes: PackedBlock(Bits.of_votes(votes), start=4)
+    block: DenseBlock = makes[kind](votes)
+    counted, spent, refused = effective_votes(votes, baseline, left, unit)
     got, *costs = effective(block, baseline, left, unit=unit, silence_is_zeros=True)
-    assert isinstance(got, PackedBlock)
+    assert isinstance(got, DenseBlock)
     assert (got.start, got.missing) == (block.start, False)
-    for mine, theirs in zip((got.votes, *costs), wanted, strict=True):
+    for mine, theirs in zip((got.votes, *costs), (counted, spent, refused), strict=True):
         assert mine.tolist() == theirs.tolist()
-    plain = DenseBlock(wanted[0], missing=False)
+    plain = DenseBlock(counted, missing=False)
     for missing_is_no in (True, False):
         mine, theirs = (each.margins(missing_is_no=missing_is_no) for each in (got, plain))
         assert mine.tolist() == theirs.tolist()
-    weights = np.array([0.0, 1.0, 0.7, 0.3])
-    assert got.weighted(weights).tolist() == plain.weighted(weights).tolist()
+    if kind != "small":
+        weights = np.array([0.0, 1.0, 0.7, 0.3])
+        assert isinstance(got, PackedBlock)
+        assert got.weighted(weights).tolist() == plain.weighted(weights).tolist()
+    # A ballot counts in full or is refused as a whole, and refused is whoever wanted more.
+    plenty, wanted, _ = effective_votes(votes, baseline, np.full(3, 99), unit)
+    in_full = (counted == plenty).all(axis=2)
+    assert (in_full | (counted == baseline[:, None]).all(axis=2)).all()
+    assert refused.tolist() == (~in_full).sum(axis=0).tolist()
+    assert (spent <= np.minimum(left, wanted)).all()
+    assert ((refused > 0) == (spent < wanted)).all()
+    assert (refused[wanted <= left] == 0).all()
 
 
 class Large(DenseBlock):

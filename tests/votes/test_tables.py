@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from tests.refusals import refused
 
@@ -119,20 +121,29 @@ def test_forms_of_several_queries(form: str, tmp_path: Path) -> None:
     assert "anna" not in repr(ballots)
 
 
-@pytest.mark.parametrize("head", ["", "voter", "Name", "id"])
-def test_one_query_by_voters_who_are_named(head: str, tmp_path: Path) -> None:
-    ballots = sheet(tmp_path, f"{head},x,y\nbob,0,1\nanna,1,no\n")
-    assert ballots.to_array().tolist() == [[[1, 0], [0, 1]]]
-    assert ballots.voter_names == ("anna", "bob")
-    assert ballots.query_names is None
-
-
-def test_one_query_by_voters_without_names(tmp_path: Path) -> None:
-    ballots = sheet(tmp_path, "x\ty\n0\t1\n1\t\n", "votes.tsv")
-    assert ballots.to_array().tolist() == [[[0, 1], [1, -1]]]
-    assert ballots.voter_names is None
-    one = sheet(tmp_path, "x\n0\n1\n")
-    assert one.shape == (1, 2, 1)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize(
+    ("text", "ballots", "voters"),
+    [
+        *(
+            (f"{head},x,y\nbob,0,1\nanna,1,no\n", [[1, 0], [0, 1]], ("anna", "bob"))
+            for head in ("", "voter", "Name", "id")
+        ),
+        ("voter;x;Gr\u00fcn\nann;x;\nbo;✓;-\n", [[1, -1], [1, -1]], ("ann", "bo")),
+        ("x\ty\n0\t1\n1\t\n", [[0, 1], [1, -1]], None),
+        ("x\n0\n1\n", [[0], [1]], None),
+    ],
+)
+def test_one_query(
+    tmp_path: Path, text: str, ballots: list[list[int]], voters: Any, encoding: str
+) -> None:
+    path = tmp_path / ("votes.tsv" if "\t" in text else "votes.csv")
+    path.write_text(text, encoding=encoding)
+    found: Any = pv.Ballots.of(path)
+    assert found.to_array().tolist() == [ballots]
+    assert (found.voter_names, found.query_names) == (voters, None)
+    header = re.split("[,;\t]", text.partition("\n")[0])
+    assert found.label_names == tuple(header[-len(ballots[0]) :])
 
 
 def test_probabilities_with_a_threshold_a_label(tmp_path: Path) -> None:
@@ -153,21 +164,6 @@ def frame() -> pd.DataFrame:
     )
 
 
-def test_data_frames() -> None:
-    for given in (frame(), frame().set_index(["query", "voter"]), frame().sample(frac=1)):
-        ballots: Any = pv.Ballots.of(given)
-        assert ballots.to_array().tolist() == CUBE
-        assert (ballots.query_names, ballots.voter_names) == (("2", "10"), ("anna", "bob"))
-    wide = pd.DataFrame([[1, 0], [0, 1]], index=["bob", "anna"], columns=["x", "y"])
-    named: Any = pv.Ballots.of(wide)
-    assert named.to_array().tolist() == [[[0, 1], [1, 0]]]
-    assert named.voter_names == ("anna", "bob")
-    soft: Any = pv.Ballots.of(wide * 0.5, threshold=0.5)
-    assert soft.to_array().tolist() == [[[0, 1], [1, 0]]]
-    with refused("votes, row 1, column 'y'", pv.BallotError):
-        pv.Ballots.of(frame().assign(y=[0, 3, 1, 0]))
-
-
 class Polars:
     """A frame as polars has them."""
 
@@ -182,12 +178,21 @@ class Polars:
         return self._held
 
 
-def test_frames_of_others() -> None:
-    pa = pytest.importorskip("pyarrow")
-    held = {"query": [1, 1], "voter": ["a", "b"], "x": [True, None]}
-    for given in (pa.table(held), Polars(held)):
+def test_data_frames() -> None:
+    others = (pa.Table.from_pandas(frame(), preserve_index=False), Polars(frame().to_dict("list")))
+    mixed = frame().sample(frac=1)
+    for given in (frame(), frame().set_index(["query", "voter"]), mixed, *others):
         ballots: Any = pv.Ballots.of(given)
-        assert ballots.to_array().tolist() == [[[1], [-1]]]
+        assert ballots.to_array().tolist() == CUBE
+        assert (ballots.query_names, ballots.voter_names) == (("2", "10"), ("anna", "bob"))
+    wide = pd.DataFrame([[1, 0], [0, 1]], index=["bob", "anna"], columns=["x", "y"])
+    named: Any = pv.Ballots.of(wide)
+    assert named.to_array().tolist() == [[[0, 1], [1, 0]]]
+    assert named.voter_names == ("anna", "bob")
+    soft: Any = pv.Ballots.of(wide * 0.5, threshold=0.5)
+    assert soft.to_array().tolist() == [[[0, 1], [1, 0]]]
+    with refused("votes, row 1, column 'y'", pv.BallotError):
+        pv.Ballots.of(frame().assign(y=[0, 3, 1, 0]))
 
 
 def test_queries_may_be_listed_by_rows_without_a_voter(tmp_path: Path) -> None:
@@ -282,13 +287,3 @@ def test_a_first_line_that_reads_like_a_ballot_is_a_warning(tmp_path: Path) -> N
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pv.Ballots.of(file)
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_spreadsheets_marks_and_encodings_are_read(tmp_path: Path, encoding: str) -> None:
-    """What a poll reads, votes are read from, too."""
-    path = tmp_path / "votes.csv"
-    path.write_text("voter;Grün;Blau\nann;x;\nbo;✓;-\ncy;f;X\n", encoding=encoding)
-    ballots = pv.Ballots.of(path)
-    assert ballots.label_names == ("Grün", "Blau")
-    assert ballots.to_array().tolist() == [[[1, -1], [1, -1], [0, 1]]]
