@@ -112,6 +112,11 @@ class Server:
             assert time.monotonic() < end, (question, found)
             time.sleep(0.05)
 
+    def set(self, name: str, value: str) -> None:
+        """Change a setting, and wait until it holds."""
+        self.execute(f"ALTER SYSTEM SET {name} = '{value}'", "SELECT pg_reload_conf()")
+        self.wait_for(f"SELECT current_setting('{name}')", value)
+
     def stop(self) -> None:
         """End it at once, as a power cut would: nothing is finished, nothing is said."""
         if (self.folder / "data" / "postmaster.pid").exists():

@@ -154,15 +154,13 @@ def test_a_charge_whose_line_breaks(
 def test_a_server_that_does_not_write_to_disk_is_refused(
     server: Server, place: Location, tmp_path: Path
 ) -> None:
-    server.execute("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
+    server.set("fsync", "off")
     try:
-        server.wait_for("SELECT current_setting('fsync')", "off")
         with pytest.raises(pv.LedgerError, match="fsync off"):
             pv.Ledger.open(place)
         assert list(tmp_path.iterdir()) == []
     finally:
-        server.execute("ALTER SYSTEM RESET fsync", "SELECT pg_reload_conf()")
-        server.wait_for("SELECT current_setting('fsync')", "on")
+        server.set("fsync", "on")
 
 
 @pytest.mark.parametrize("said", ["host", "hostaddr", "environment", "service"])
@@ -193,9 +191,7 @@ def pair() -> Iterator[tuple[Server, Server]]:
     """A server and a standby that has every charge before the commit returns."""
     with started() as primary, started(primary) as standby:
         primary.wait_for("SELECT count(*) FROM pg_stat_replication", 1)
-        primary.execute(
-            "ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()"
-        )
+        primary.set("synchronous_standby_names", "*")
         primary.wait_for("SELECT max(sync_state) FROM pg_stat_replication", "sync")
         yield primary, standby
 
@@ -213,12 +209,8 @@ def test_charges_survive_a_failover(pair: tuple[Server, Server], tmp_path: Path)
     label(ledger)
     assert charged(alone) == 1  # a standby will do to look
     primary.stop()
-    standby.execute(
-        "SELECT pg_promote()",
-        "ALTER SYSTEM SET synchronous_standby_names = ''",
-        "SELECT pg_reload_conf()",
-    )
-    standby.wait_for("SELECT current_setting('synchronous_standby_names')", "")
+    standby.execute("SELECT pg_promote()")
+    standby.set("synchronous_standby_names", "")
     # The same guardian finds the new server, and refuses it as long as it has no standby itself.
     with pytest.raises(pv.LedgerError, match="does not wait for a standby"):
         label(ledger)

@@ -60,9 +60,11 @@ def test_a_url_that_may_hold_credentials_is_refused_and_not_repeated(url: str) -
 def test_a_url_of_this_machine_is_a_path(scheme: str, tmp_path: Path) -> None:
     assert as_place(f"{scheme}://{tmp_path}/votes.npy") == f"{tmp_path}/votes.npy"
     assert as_place(f"{scheme}://votes.npy") == str(Path("votes.npy").absolute())
-    os.mkfifo(tmp_path / "votes.npy")  # which would wait for ever
-    with refused("votes file"):
-        Ballots.of(f"{scheme}://{tmp_path}/votes.npy")
+    (tmp_path / "votes.zarr").mkdir()
+    for name in ("votes.npy", "votes.zarr/zarr.json"):  # a pipe would wait for ever
+        os.mkfifo(tmp_path / name)
+        with refused("votes file"):
+            Ballots.of(f"{scheme}://{tmp_path}/{name.removesuffix('/zarr.json')}")
 
 
 def test_a_write_that_fails_leaves_what_was_there(
