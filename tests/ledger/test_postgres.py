@@ -237,15 +237,14 @@ def test_a_wait_for_the_standby_that_somebody_ended_releases_nothing(
     label(ledger)
     standby.stop()
     session, waiting = 0, "FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-    with ThreadPoolExecutor() as pool:
-        charge = pool.submit(label, ledger)
-        for end in ends:
-            primary.wait_for(f"SELECT count(*) {waiting} AND pid <> {session}", 1)
-            assert not charge.done()  # it waits; and again on the next line
-            session = primary.execute(f"SELECT pid {waiting}")[0]
-            primary.execute(f"SELECT {end}({session})")
-        with pytest.raises(pv.LedgerError, match=r"canceling wait .* Nothing is released"):
-            charge.result(60)
+    charge = ThreadPoolExecutor().submit(label, ledger)
+    for end in ends:
+        primary.wait_for(f"SELECT count(*) {waiting} AND pid <> {session}", 1)
+        assert not charge.done()  # it waits; and again on the next line
+        session = primary.execute(f"SELECT pid {waiting}")[0]
+        primary.execute(f"SELECT {end}({session})")
+    with pytest.raises(pv.LedgerError, match=r"canceling wait .* Nothing is released"):
+        charge.result(60)
 
 
 # -- the compose file ------------------------------------------------------------------------------
