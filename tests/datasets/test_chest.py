@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 from tests.refusals import refused
 
-from privote.datasets import PAPER_LABELS, chexpert, mimic, nih, padchest
+from privote import datasets
+from privote.datasets import PAPER_LABELS, chexpert, nih, padchest
 from privote.errors import InputError
 
 Write = Callable[..., Path]
+Read = Callable[..., Any]
 Picture = Callable[..., Path]
-READERS: dict[str, Callable[..., Any]] = {
-    "chexpert": chexpert, "mimic": mimic, "padchest": padchest, "nih": nih,
-}  # fmt: skip
 LABELLER = (
     "No Finding,Enlarged Cardiomediastinum,Cardiomegaly,Lung Opacity,Lung Lesion,Edema,"
     "Consolidation,Pneumonia,Atelectasis,Pneumothorax,Pleural Effusion,Pleural Other,Fracture,"
@@ -72,59 +71,83 @@ NIH = (
 
 
 @pytest.fixture
-def places(write: Write, tmp_path: Path) -> dict[str, Path]:
-    """Write the tables of all four."""
+def read(write: Write, tmp_path: Path) -> Read:
+    """Write the tables of all four; return what opens one of them by its name."""
     write("chexpert/train.csv", *CHEXPERT)
     for kind, lines in MIMIC.items():
         write(f"mimic/mimic-cxr-2.0.0-{kind}.csv.gz", *lines)
     write("padchest/PADCHEST_chest_x_ray_images_labels_160K_01.02.19.csv.gz", *PADCHEST)
     write("nih/Data_Entry_2017_v2020.csv", *NIH)
     write("nih/test_list.txt", "2_000.png")
-    return {name: tmp_path / name for name in READERS}
+
+    def opened(name: str, **options: Any) -> Any:
+        return datasets.open(f"{name}:{tmp_path / name}", **{"images": False, **options})
+
+    return opened
 
 
-def present(data: Any) -> dict[str, list[str]]:
-    """Return which labels each record has."""
-    names = np.array(data.label_names)
-    return {str(i): names[row == 1].tolist() for i, row in zip(data.ids, data.Y, strict=True)}
-
-
-@pytest.mark.parametrize(
-    ("name", "labels", "ids", "groups", "views"),
-    [
-        ("chexpert", 11, ["train/patient00001/study1/view1_frontal.jpg",
-                          "train/patient00002/study2/view1_frontal.jpg"],
-         ["patient00001", "patient00002"], ["AP", "PA"]),
-        ("mimic", 11, ["02aa804e-a", "2a2277a9-c", "096052b7-d"],
-         ["10000032", "10000032", "11000764"], ["PA", "AP", "AP"]),
-        ("padchest", 15, ["a.png", "b.png", "d.png", "f.png"], ["p1", "p2", "p3", "p5"],
-         ["PA", "AP", "PA", "PA"]),
-        ("nih", 14, ["1_000.png", "1_001.png", "2_000.png"], ["1", "1", "2"], ["PA", "AP", "PA"]),
+# Which frontal images there are: of which patient, in which view, with which findings.
+RECORDS: dict[str, list[tuple[str, str, str, list[str]]]] = {
+    "chexpert": [
+        ("train/patient00001/study1/view1_frontal.jpg", "patient00001", "AP", []),
+        ("train/patient00002/study2/view1_frontal.jpg", "patient00002", "PA",
+         ["Effusion", "Lung Opacity"]),
     ],
-)  # fmt: skip
-def test_frontal_views_of_patients(places, name: str, labels: int, ids, groups, views) -> None:
-    data = READERS[name](places[name], images=False)
+    "mimic": [
+        ("02aa804e-a", "10000032", "PA", []),
+        ("2a2277a9-c", "10000032", "AP", ["Edema"]),  # its study's
+        ("096052b7-d", "11000764", "AP", ["Atelectasis"]),
+    ],
+    "padchest": [
+        ("a.png", "p1", "PA", []),
+        ("b.png", "p2", "AP", ["Effusion", "Infiltration"]),
+        ("d.png", "p3", "PA", ["Consolidation", "Infiltration"]),
+        ("f.png", "p5", "PA", ["Nodule", "Pleural_Thickening"]),
+    ],
+    "nih": [
+        ("1_000.png", "1", "PA", ["Cardiomegaly", "Emphysema"]),
+        ("1_001.png", "1", "AP", []),
+        ("2_000.png", "2", "PA", ["Pleural_Thickening"]),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_frontal_views_of_patients_with_the_labels_of_the_paper(read: Read, name: str) -> None:
+    data = read(name)
     assert data.label_names == PAPER_LABELS[name]
-    assert len(data.label_names) == labels
-    assert data.ids.tolist() == ids
-    assert data.groups.tolist() == groups
-    assert data.columns["view"].tolist() == views
+    names = np.array(data.label_names)
+    found = [names[row == 1].tolist() for row in data.Y]
+    facts = (data.ids.tolist(), data.groups.tolist(), data.columns["view"].tolist())
+    assert list(zip(*facts, found, strict=True)) == RECORDS[name]
+    assert (data.Y >= 0).all() == (name in ("padchest", "nih"))
     assert data.X is None
     assert data.name.startswith(name)
+    chosen = [names[4], names[0]]
+    some = read(name, labels=chosen)
+    assert some.label_names == tuple(chosen)  # in their order
+    np.testing.assert_array_equal(some.Y, data.Y[:, [4, 0]])
+    for bad in (["Wings"], [], "paper labels"):
+        with refused("labels"):
+            read(name, labels=bad)
 
 
 @pytest.mark.parametrize(
-    ("name", "views", "records"),
-    [("chexpert", ["L"], 1), ("mimic", ["LATERAL"], 1), ("padchest", ["L"], 1), ("nih", ["PA"], 2)],
+    ("name", "views", "records", "every"),
+    [
+        ("chexpert", ["L"], 1, 4),
+        ("mimic", ["LATERAL"], 1, 4),
+        ("padchest", ["L"], 1, 6),
+        ("nih", ["PA"], 2, 3),
+    ],
 )
-def test_views(places, name: str, views: list[str], records: int) -> None:
-    assert len(READERS[name](places[name], views=views, images=False)) == records
-    every = {"chexpert": 4, "mimic": 4, "padchest": 6, "nih": 3}
-    assert len(READERS[name](places[name], views=None, images=False)) == every[name]
+def test_views(read: Read, name: str, views: list[str], records: int, every: int) -> None:
+    assert len(read(name, views=views)) == records
+    assert len(read(name, views=None)) == every
     with pytest.raises(InputError, match=r"'XX'.*PA"):
-        READERS[name](places[name], views=("XX",), images=False)
+        read(name, views=("XX",))
     with refused("views"):
-        READERS[name](places[name], views="PA", images=False)
+        read(name, views="PA")
 
 
 def column(data: Any, name: str) -> list[int]:
@@ -140,74 +163,32 @@ def column(data: Any, name: str) -> list[int]:
         ({"uncertain": "negative", "blank": "negative"}, [0, 0], [0, 0]),
     ],
 )
-def test_blank_and_uncertain_are_missing_unless_told(places, more, Edema, Lesion) -> None:
-    data = chexpert(places["chexpert"], **more, images=False)
+def test_blank_and_uncertain_are_missing_unless_told(read: Read, more, Edema, Lesion) -> None:
+    # The first patient has no finding but a device, and no more is known of the second's.
+    data = read("chexpert", labels="all", **more)
+    assert len(data.label_names) == 14
     assert column(data, "Edema") == Edema
     assert column(data, "Lung Lesion") == Lesion
     assert column(data, "Effusion") == [0, 1]
-    # The first patient has no finding but a device, and no more is known of the second's.
-    every = chexpert(places["chexpert"], labels="all", **more, images=False)
-    assert len(every.label_names) == 14
-    assert [column(every, name)[0] for name in ("No Finding", "Fracture", "Support Devices")] == [
-        1,
-        0,
-        1,
-    ]
+    first = {name: column(data, name)[0] for name in ("No Finding", "Fracture", "Support Devices")}
+    assert first == {"No Finding": 1, "Fracture": 0, "Support Devices": 1}
     for name in more or ("uncertain", "blank"):
         with refused(name, value="maybe"):
-            chexpert(places["chexpert"], **{name: "maybe"})
+            read("chexpert", **{name: "maybe"})
 
 
-def test_images_of_mimic_carry_the_labels_of_their_study(places) -> None:
-    data = mimic(places["mimic"], images=False)
-    assert data.columns["study"].tolist() == ["50414267", "53189527", "57375967"]
-    wanted = {"Edema": [0, 1, -1], "Effusion": [0, 0, -1], "Cardiomegaly": [0, -1, -1]}
-    wanted["Atelectasis"] = [0, -1, 1]
-    assert {name: column(data, name) for name in wanted} == wanted
-
-
-def test_findings_become_the_labels_of_the_paper(places) -> None:
-    data = padchest(places["padchest"], images=False)
-    assert present(data) == {
-        "a.png": [],
-        "b.png": ["Effusion", "Infiltration"],
-        "d.png": ["Consolidation", "Infiltration"],
-        "f.png": ["Nodule", "Pleural_Thickening"],
-    }
-    assert (data.Y >= 0).all()
-    people = data.take(data.columns["method"] == "Physician")
-    assert people.ids.tolist() == ["a.png", "f.png"]
-    assert present(nih(places["nih"], images=False)) == {
-        "1_000.png": ["Cardiomegaly", "Emphysema"],
-        "1_001.png": [],
-        "2_000.png": ["Pleural_Thickening"],
-    }
-
-
-@pytest.mark.parametrize("name", READERS)
-def test_chosen_labels_keep_their_order(places, name: str) -> None:
-    chosen = [PAPER_LABELS[name][4], PAPER_LABELS[name][0]]
-    data = READERS[name](places[name], labels=chosen, images=False)
-    whole = READERS[name](places[name], images=False)
-    assert data.label_names == tuple(chosen)
-    np.testing.assert_array_equal(data.Y, whole.Y[:, [4, 0]])
-    for bad in (["Wings"], [], "paper labels"):
-        with refused("labels"):
-            READERS[name](places[name], labels=bad)
-
-
-def test_the_owners_parts(places, write: Write) -> None:
-    assert mimic(places["mimic"], "train", images=False).ids.tolist() == [
-        "02aa804e-a",
-        "2a2277a9-c",
-    ]
-    assert mimic(places["mimic"], "test", images=False).ids.tolist() == ["096052b7-d"]
-    assert nih(places["nih"], "test", images=False).ids.tolist() == ["2_000.png"]
+def test_the_owners_parts_and_columns(read: Read, write: Write) -> None:
+    assert read("mimic", part="train").ids.tolist() == ["02aa804e-a", "2a2277a9-c"]
+    assert read("mimic", part="test").ids.tolist() == ["096052b7-d"]
+    assert read("mimic").columns["study"].tolist() == ["50414267", "53189527", "57375967"]
+    assert read("nih", part="test").ids.tolist() == ["2_000.png"]
+    methods = ["Physician", "RNN_model", "RNN_model", "Physician"]
+    assert read("padchest").columns["method"].tolist() == methods
     packed = write("anywhere/valid.csv.gz", *CHEXPERT)
     assert len(chexpert(packed, images=False)) == 2
     for name in ("chexpert", "mimic", "nih"):
         with refused("part", value="mine"):
-            READERS[name](places[name], "mine")
+            read(name, part="mine")
 
 
 LAYOUTS = {
@@ -224,37 +205,40 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_each_path_leads_to_its_own_picture(places, picture: Picture, layout: str) -> None:
+def test_each_path_leads_to_its_own_picture(read: Read, picture: Picture, layout: str) -> None:
     name, files = LAYOUTS[layout]
     bits = 16 if name == "padchest" else 8
-    for place, file in enumerate(files):
+    made = [
         picture(f"{name}/{file}", (50 << (bits - 8)) * place, bits=bits)
-    X = READERS[name](places[name], size=4).X
+        for place, file in enumerate(files)
+    ]
+    X = read(name, images=True, size=4).X
     assert X.shape == (len(files), 1, 4, 4)
     levels = X[:].mean(axis=(1, 2, 3)) * (2**bits - 1) / (50 << (bits - 8))
     np.testing.assert_allclose(levels, range(len(files)), atol=0.05)
-    (places[name] / files[0]).unlink()
-    with pytest.raises(InputError, match=f"{Path(files[0]).name}.*http"):
-        READERS[name](places[name])
+    made[0].unlink()
+    with pytest.raises(InputError, match=f"{made[0].name}.*http"):
+        read(name, images=True)
 
 
 @pytest.mark.parametrize(
-    ("name", "part", "message"),
+    ("name", "options", "message"),
     [
-        ("chexpert", "valid", r"valid\.csv"),
-        ("mimic", "validate", r"split\.csv\.gz"),
-        ("nih", "train_val", r"train_val_list\.txt"),
-        ("nih", None, "images"),
+        ("chexpert", {"part": "valid"}, r"valid\.csv"),
+        ("mimic", {"part": "validate"}, r"split\.csv\.gz"),
+        ("nih", {"part": "train_val"}, r"train_val_list\.txt"),
+        ("nih", {"images": True}, "images"),
     ],
 )
-def test_what_is_missing_is_named_with_its_owner(places, name: str, part, message: str) -> None:
-    if name == "mimic":
-        (places["mimic"] / "mimic-cxr-2.0.0-split.csv.gz").unlink()
-        assert len(mimic(places["mimic"], images=False)) == 3  # needed for a part only
+def test_what_is_missing_is_named_with_its_owner(
+    read: Read, tmp_path: Path, name: str, options: dict[str, Any], message: str
+) -> None:
+    (tmp_path / "mimic" / "mimic-cxr-2.0.0-split.csv.gz").unlink()
+    assert len(read("mimic")) == 3  # needed for a part only
     with pytest.raises(InputError, match=f"{message}.*http"):
-        READERS[name](places[name], part)
+        read(name, **options)
     with pytest.raises(InputError, match=r"nowhere.*http"):
-        READERS[name](places[name] / "nowhere")
+        datasets.open(f"{name}:nowhere")
 
 
 @pytest.mark.parametrize(

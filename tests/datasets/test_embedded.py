@@ -10,6 +10,7 @@ from sklearn.datasets import load_digits
 from tests.refusals import refused
 
 import privote as pv
+from privote import datasets
 from privote.datasets import TEACHER_VOTES, Scenes, load_scenes, load_teacher_votes
 from privote.datasets.embedded import EMPTY, Landmarks, digit_pools, slots_of
 
@@ -107,3 +108,20 @@ def test_votes_are_those_of_real_teachers_and_label_reads_them(name, shape, yes,
     assert name != "voc2012" or real.label_names[14] == "person"
     with refused("name", value="imagenet"):
         load_teacher_votes("imagenet")
+
+
+def test_scenes_keep_their_own_sides() -> None:
+    sizes = {"private": 30, "public": 20, "test": 10}
+    split, made = datasets.open("scenes", **sizes).split(), datasets.load_scenes(**sizes)
+    for side in sizes:
+        np.testing.assert_array_equal(getattr(split, side).X, getattr(made, f"X_{side}"))
+        np.testing.assert_array_equal(getattr(split, side).Y, getattr(made, f"Y_{side}"))
+    assert split.private.ids.tolist() == made.ids_private.tolist()
+
+
+@pytest.mark.parametrize("name", ["nonsense", "nonsense:here", "mulan", "voc2012:", "scenes:here"])
+def test_what_cannot_be_opened_is_named(name: str) -> None:
+    with refused("data", value=name):
+        datasets.open(name)
+    with refused("views"):
+        datasets.open("scenes", views=4)

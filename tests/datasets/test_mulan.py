@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy.io import arff as reference
 from scipy.sparse import csr_array
 
+from privote import datasets
 from privote.datasets import mulan
 from privote.datasets.mulan import read_arff
 from privote.errors import InputError
@@ -113,7 +114,7 @@ def test_what_is_wrong_is_named_with_its_line(lines: list[str], message: str) ->
 
 def test_labels_in_the_order_of_the_xml_and_the_rest_are_features(write: Write) -> None:
     write("toy.xml", *XML)
-    data = mulan(write("toy.arff", *HEADER, "1,2.5,0,3", "0,?,?,4"))
+    data = datasets.open(f"mulan:{write('toy.arff', *HEADER, '1,2.5,0,3', '0,?,?,4')}")
     assert data.label_names == ("late one", "early")
     assert data.Y.tolist() == [[0, 1], [-1, 0]]
     assert data.feature_names == ("x", "y")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.refusals import refused
 
+from privote import datasets
 from privote.datasets import voc2012
 from privote.datasets.voc import VOC_LABELS
 from privote.errors import InputError
@@ -49,7 +50,7 @@ def test_labels_and_pictures(devkit: Path, start: str, more, hard: int) -> None:
     batch = data.X[:]
     assert batch.shape == (3, 3, 8, 8)
     np.testing.assert_allclose(batch[:, 0].mean(axis=(1, 2)) * 255, [0, 100, 200], atol=5)
-    assert voc2012(devkit, "train", images=False).X is None
+    assert datasets.open(f"voc2012:{devkit}", part="train", images=False).X is None
 
 
 def test_what_is_missing_or_disagrees_is_named(devkit: Path, write: Write, tmp_path: Path) -> None:

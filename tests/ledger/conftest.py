@@ -6,14 +6,12 @@ import glob
 import importlib.util
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +19,31 @@ import numpy as np
 import pytest
 
 import privote as pv
+from privote.ledger import Location
 
 VOTES = np.random.default_rng(0).random((20, 10, 3)) < 0.2
 
 
-def label(ledger: Any, **changes: Any) -> pv.Release:
+def label(ledger: Any, votes: np.ndarray = VOTES, **changes: Any) -> pv.Release:
     """Charge one query in the worst case: three entries, or two where the budget is set."""
     asked: dict[str, Any] = {"mechanism": pv.BinaryVoting(sigma=5.0), "epsilon": 8.0, "delta": 1e-5}
     asked |= {"guarantee": "worst-case", "queries": 1, "dataset": "d", "ledger": ledger}
-    return pv.label(VOTES, **{**asked, **changes})
+    return pv.label(votes, **{**asked, **changes})
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Return where a ledger may be made."""
     return tmp_path / "ledger.db"
+
+
+def charged(ledger: Any) -> int:
+    """Return how many queries the ledger has charged, and check that it is whole."""
+    with closing(pv.Ledger.open(ledger, readonly=True)) as opened:
+        found = opened.verify()
+        assert found.ok, found.problems
+        entries = [entry for entry in opened.published() if entry["kind"] == "charge"]
+        return sum(entry["queries"] for entry in entries)
 
 
 def binary(name: str) -> str:
@@ -59,9 +67,7 @@ def free_port() -> int:
 class Server:
     """One PostgreSQL on loopback, made in a new folder or from a copy of another's."""
 
-    def __init__(
-        self, folder: Path, source: Server | None = None, options: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, folder: Path, source: Server | None, options: tuple[str, ...]) -> None:
         self.folder, self.port, self._options = folder, free_port(), options
         # The server refuses to run as root: then become nobody, in a folder that nobody owns.
         nobody = 65534 if os.getuid() == 0 else None
@@ -84,20 +90,11 @@ class Server:
         assert done.returncode == 0, done.stderr.decode()[-500:]
 
     def start(self) -> None:
-        where = ["-D", f"{self.folder}/data", "-h", "127.0.0.1", "-p", str(self.port)]
-        self._process = subprocess.Popen(
-            [binary("postgres"), *where, "-k", str(self.folder), *self._options],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            cwd=self.folder,
-            **self._identity,
-        )
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            if b"ready to accept" in line:
-                break
-        # Whoever writes to a pipe that nobody reads stops one day.
-        threading.Thread(target=self._process.stderr.read, daemon=True).start()
+        options = ["-h", "127.0.0.1", "-p", str(self.port), "-k", str(self.folder), *self._options]
+        self._control("start", "-l", f"{self.folder}/log", "-o", " ".join(options))
+
+    def _control(self, *command: str) -> None:
+        self.run(binary("pg_ctl"), "-D", f"{self.folder}/data", "-w", *command)
 
     def execute(self, *statements: str, database: str = "postgres") -> Any:
         """Run statements one by one; return the first row of the last."""
@@ -115,23 +112,33 @@ class Server:
             assert time.monotonic() < end, (question, found)
             time.sleep(0.05)
 
+    def set(self, name: str, value: str) -> None:
+        """Change a setting, and wait until it holds."""
+        self.execute(f"ALTER SYSTEM SET {name} = '{value}'", "SELECT pg_reload_conf()")
+        self.wait_for(f"SELECT current_setting('{name}')", value)
+
     def stop(self) -> None:
         """End it at once, as a power cut would: nothing is finished, nothing is said."""
-        with suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGQUIT)
-        self._process.wait(timeout=30)
+        if (self.folder / "data" / "postmaster.pid").exists():
+            self._control("stop", "-m", "immediate")
 
 
-@pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
+@contextmanager
+def started(source: Server | None = None, options: tuple[str, ...] = ()) -> Iterator[Server]:
     """Start a private PostgreSQL on loopback; skip, saying so, where there is none."""
     pytest.importorskip("psycopg", reason="the extra [postgres] is not installed")
     with tempfile.TemporaryDirectory() as folder:
-        running = Server(Path(folder))
+        running = Server(Path(folder), source, options)
         try:
             yield running
         finally:
             running.stop()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    with started() as running:
+        yield running
 
 
 @pytest.fixture
@@ -139,3 +146,17 @@ def database(server: Server) -> str:
     name = f"test_{os.urandom(6).hex()}"
     server.execute(f"CREATE DATABASE {name}")
     return f"{server.address}/{name}"
+
+
+@pytest.fixture
+def place(database: str, tmp_path: Path) -> Location:
+    """Return where a ledger in PostgreSQL may be made, with key and anchor beside ``site``."""
+    return Location.of(database, tmp_path / "site")
+
+
+def own_files(place: Location, name: str) -> Location:
+    """Return the place with a copy of key and anchor, as another machine would have it."""
+    other = Location.of(place.address or "", place.file.with_name(name))
+    shutil.copy(place.key, other.key)
+    shutil.copy(place.head, other.head)
+    return other

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,17 @@ SPAWN = multiprocessing.get_context("spawn")
 RICH = pv.Budget(epsilon=1e6, delta=1e-5)
 
 
+def back_up(path: Path, name: str = "ledger.backup") -> Path:
+    with closing(pv.Ledger.open(path)) as ledger:
+        ledger.backup(path.with_name(name))
+    return path.with_name(name)
+
+
 @pytest.fixture
 def backup(path: Path) -> Path:
     """Return the backup of a ledger with three entries: a budget, a charge, its outcome."""
     label(path)
-    file = path.with_name("ledger.backup")
-    ledger = pv.Ledger.open(path)
-    ledger.backup(file)
-    ledger.close()
-    return file
+    return back_up(path)
 
 
 def lose(path: Path, *ends: str) -> None:
@@ -81,17 +84,16 @@ def test_the_drill(path: Path, tmp_path: Path) -> None:
     assert sizes == sorted(sizes)
 
 
-def test_a_restore_over_a_ledger_that_knows_more_is_refused(path: Path, backup: Path) -> None:
+@pytest.mark.parametrize("lost", [("",), ("", ".key")])
+def test_a_restore_over_a_ledger_that_knows_more_is_refused(
+    path: Path, backup: Path, lost: tuple[str, ...]
+) -> None:
     label(path)
-    lose(path, "")
+    lose(path, *lost)
     left = {file.name: file.read_bytes() for file in path.parent.iterdir()}
-    for ends in ((), (".key",)):
-        if ends:
-            lose(path, *ends)
-            left.pop("ledger.db.key")
-        with pytest.raises(pv.LedgerError, match="entry 5"):
-            pv.Ledger.restore(backup, path)
-        assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == left
+    with pytest.raises(pv.LedgerError, match="entry 5"):
+        pv.Ledger.restore(backup, path)
+    assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == left
 
 
 def test_a_pending_charge_counts_as_known(path: Path, backup: Path) -> None:
@@ -106,16 +108,6 @@ def test_a_pending_charge_counts_as_known(path: Path, backup: Path) -> None:
         pv.Ledger.restore(backup, path)
 
 
-@pytest.mark.parametrize("end", ["", "-wal", "-journal"])
-def test_nothing_is_replaced(path: Path, backup: Path, end: str) -> None:
-    lose(path)
-    path.with_name(path.name + end).write_bytes(b"theirs")
-    with refused(None, pv.LedgerError):
-        pv.Ledger.restore(backup, path)
-    assert path.with_name(path.name + end).read_bytes() == b"theirs"
-    assert not path.with_name("ledger.db.key").exists()
-
-
 @pytest.mark.parametrize("left", [(), (".key",), (".head",), (".key", ".head")])
 def test_what_is_left_of_the_same_ledger_fits(
     path: Path, backup: Path, left: tuple[str, ...]
@@ -126,51 +118,56 @@ def test_what_is_left_of_the_same_ledger_fits(
     assert pv.Ledger.open(path).verify().ok
 
 
-@pytest.mark.parametrize("end", [".key", ".head"])
-def test_what_is_left_of_another_ledger_does_not(path: Path, backup: Path, end: str) -> None:
+@pytest.mark.parametrize("end", ["", "-wal", "-journal", ".key", ".head"])
+def test_what_is_left_of_another_ledger_is_not_replaced(path: Path, backup: Path, end: str) -> None:
     other = path.with_name("other.db")
     label(other)
     lose(path)
-    path.with_name(path.name + end).write_bytes(other.with_name(other.name + end).read_bytes())
-    path.with_name(path.name + end).chmod(0o600)
-    with pytest.raises(pv.LedgerError):
+    theirs = other.with_name(other.name + end)
+    left = path.with_name(path.name + end)
+    left.write_bytes(theirs.read_bytes() if theirs.exists() else b"theirs")
+    left.chmod(0o600)
+    before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
+    with refused(None, pv.LedgerError):
         pv.Ledger.restore(backup, path)
-    assert not path.exists()
+    assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
 
 
-def test_a_key_of_the_environment_is_not_in_the_archive(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_key_of_the_environment_is_neither_beside_the_ledger_nor_in_the_archive(
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(KEY_VARIABLE, "ab" * 32)
     label(path)
-    ledger = pv.Ledger.open(path)
-    assert not ledger.backup(tmp_path / "a.backup")
-    assert b"ab" * 32 not in (tmp_path / "a.backup").read_bytes()
-    monkeypatch.setenv(KEY_VARIABLE, "cd" * 32)
-    with pytest.raises(pv.LedgerError):
-        pv.Ledger.restore(tmp_path / "a.backup", tmp_path / "again.db")
-    monkeypatch.delenv(KEY_VARIABLE)
-    with refused(None, pv.LedgerError):
-        pv.Ledger.restore(tmp_path / "a.backup", tmp_path / "again.db")
+    assert not path.with_name("ledger.db.key").exists()
+    assert pv.Ledger.open(path).verify().ok
+    backup, again = back_up(path), path.with_name("again.db")
+    assert b"ab" * 32 not in backup.read_bytes()
+    for bad in ("short", "cd" * 32, None):  # no key, and another one, under which no digest fits
+        monkeypatch.delenv(KEY_VARIABLE)
+        if bad:
+            monkeypatch.setenv(KEY_VARIABLE, bad)
+        for refuse in (lambda: pv.Ledger.open(path), lambda: pv.Ledger.restore(backup, again)):
+            with refused(None, pv.LedgerError):
+                refuse()
     monkeypatch.setenv(KEY_VARIABLE, "ab" * 32)
-    assert pv.Ledger.restore(tmp_path / "a.backup", tmp_path / "again.db").ok
-    assert not (tmp_path / "again.db.key").exists()
+    assert pv.Ledger.restore(backup, again).ok
+    assert not path.with_name("again.db.key").exists()
 
 
-def test_postgresql_goes_to_a_file_and_back(database: str, server: Any, tmp_path: Path) -> None:
-    place = tmp_path / "site"
-    ledger = pv.Ledger.open(database, beside=place)
-    label(ledger)
-    ledger.backup(tmp_path / "a.backup")
-    with pytest.raises(pv.LedgerError):  # its own database has entries
-        pv.Ledger.restore(tmp_path / "a.backup", database, beside=tmp_path / "else")
-    assert not (tmp_path / "else.key").exists()
-    assert pv.Ledger.restore(tmp_path / "a.backup", tmp_path / "file.db").ok
+def test_postgresql_goes_to_a_file_and_back(place: Location, server: Any, path: Path) -> None:
+    label(place)
+    backup = path.with_name("a.backup")
+    pv.Ledger.open(place).backup(backup)
+    other = Location.of(place.address or "", path.with_name("else"))
+    with refused(None, pv.LedgerError):  # its own database has entries
+        pv.Ledger.restore(backup, other)
+    assert not other.key.exists()
+    assert pv.Ledger.restore(backup, path).ok
     name = f"again_{os.urandom(4).hex()}"
     server.execute(f"CREATE DATABASE {name}")
-    again = Location.of(f"{server.address}/{name}", tmp_path / "again")
-    assert pv.Ledger.restore(tmp_path / "a.backup", again).ok
-    label(pv.Ledger.open(again))
+    again = Location.of(f"{server.address}/{name}", path.with_name("again"))
+    assert pv.Ledger.restore(backup, again).ok
+    label(again)
     assert pv.Ledger.open(again, readonly=True).verify().entries == 6
 
 
@@ -194,21 +191,16 @@ def test_a_charge_says_who_and_with_what(path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_restore_that_was_killed_still_knows_what_it_put_back(path: Path, backup: Path) -> None:
     """Its anchor is there without entries: an older backup, or a fork, is refused as before."""
-    ledger = pv.Ledger.open(path)
-    label(ledger)
-    ledger.backup(later := path.with_name("later.backup"))
-    ledger.close()
+    label(path)
+    later = back_up(path, "later.backup")
     lose(path)
     pv.Ledger.restore(later, path)
     fork = path.with_name("fork.db")
     pv.Ledger.restore(backup, fork)
     label(fork)
-    other = pv.Ledger.open(fork)
-    other.backup(forked := path.with_name("forked.backup"))
-    other.close()
     lose(path, "")  # as if it had been killed just before
-    for file in (backup, forked):
-        with pytest.raises(pv.LedgerError):
+    for file in (backup, back_up(fork, "forked.backup")):
+        with refused(None, pv.LedgerError):
             pv.Ledger.restore(file, path)
         assert not path.exists()
     assert pv.Ledger.restore(later, path).entries == 6

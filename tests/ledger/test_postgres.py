@@ -5,110 +5,47 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
-import shutil
 import signal
-import socket
-import tempfile
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.conftest import REPOSITORY
-from tests.ledger.conftest import Server, free_port
+from tests.ledger.conftest import Server, charged, free_port, label, own_files, started
 
 import privote as pv
+from privote.ledger import Location
 from privote.ledger.postgres import PostgresStore
 from privote.ledger.store import Row
 
-VOTES = np.random.default_rng(0).random((1, 50, 3)) < 0.2
-EVERY: dict[str, Any] = {"mechanism": pv.BinaryVoting(sigma=12.0), "epsilon": 3.0, "delta": 1e-5}
-EVERY |= {"guarantee": "worst-case", "queries": 1, "dataset": "ward"}
 SPAWN = multiprocessing.get_context("spawn")
 
 
-def charged(address: str, beside: Path) -> int:
-    """Return how many queries the ledger has charged, and check that it is whole."""
-    with closing(pv.Ledger.open(address, beside=beside, readonly=True)) as ledger:
-        found = ledger.verify()
-        assert found.ok, found.problems
-        entries = [entry for entry in ledger.published() if entry["kind"] == "charge"]
-        return sum(entry["queries"] for entry in entries)
-
-
-def own_files(beside: Path, name: str) -> Path:
-    """Return a copy of a site's key and anchor, as another machine would have it."""
-    for end in (".key", ".head"):
-        shutil.copy(beside.with_name(beside.name + end), beside.with_name(name + end))
-    return beside.with_name(name)
-
-
-# -- several guardians -----------------------------------------------------------------------------
-
-
-def _spend(address: str, beside: Path, start: Any, answered: Any) -> None:
-    """Answer single queries until the budget refuses."""
-    with closing(pv.Ledger.open(address, beside=beside)) as ledger:
-        start.wait(60)
-        count = 0
-        with suppress(pv.BudgetError):
-            while True:
-                pv.label(VOTES, ledger=ledger, **EVERY)
-                count += 1
-    answered.put(count)
-
-
-@pytest.mark.parametrize("anchors", ["one", "own"])
-@pytest.mark.filterwarnings("ignore::privote.errors.PrivoteWarning")
-def test_guardians_in_two_processes_never_overspend_together(
-    database: str, tmp_path: Path, anchors: str
-) -> None:
-    beside = tmp_path / "site"
-    pv.Ledger.open(database, beside=beside).close()
-    sites = [beside, beside if anchors == "one" else own_files(beside, "other")]
-    start, answered = SPAWN.Barrier(2), SPAWN.Queue()
-    running = [SPAWN.Process(target=_spend, args=(database, s, start, answered)) for s in sites]
-    for process in running:
-        process.start()
-    counts = [answered.get(timeout=120) for _ in running]
-    for process in running:
-        process.join(60)
-    alone = pv.label(
-        np.repeat(VOTES, 400, axis=0),
-        ledger=pv.Ledger.open(tmp_path / "alone.db"),
-        **{**EVERY, "queries": None},
-    )
-    assert min(counts) > 0  # both took part
-    assert sum(counts) == charged(database, beside) == alone.answered
-
-
-def test_an_anchor_of_ones_own_finds_ones_own_charges_gone(database: str, tmp_path: Path) -> None:
+def test_an_anchor_of_ones_own_finds_ones_own_charges_gone(place: Location) -> None:
     import psycopg
 
-    first = tmp_path / "first"
-    pv.label(VOTES, ledger=pv.Ledger.open(database, beside=first), **EVERY)
-    second = own_files(first, "second")
+    label(place)
+    second = own_files(place, "second")
     for _ in range(2):  # the one that stood still accepts what the other added
-        pv.label(VOTES, ledger=pv.Ledger.open(database, beside=second), **EVERY)
-    assert charged(database, first) == 3
-    with psycopg.connect(database) as connection:
+        label(second)
+    assert charged(place) == 3
+    with psycopg.connect(place.address) as connection:
         connection.execute("ALTER TABLE entries DISABLE TRIGGER entries_stay")
         connection.execute("DELETE FROM sealed WHERE number = (SELECT max(number) FROM entries)")
         connection.execute("DELETE FROM entries WHERE number = (SELECT max(number) FROM entries)")
         connection.execute("ALTER TABLE entries ENABLE TRIGGER entries_stay")
     with pytest.raises(pv.LedgerError, match="rolled back"):
-        pv.Ledger.open(database, beside=second)
+        pv.Ledger.open(second)
 
 
 # -- a killed client -------------------------------------------------------------------------------
 
 
-def _die_inside(address: str, beside: Path, moment: str) -> None:
-    ledger = pv.Ledger.open(address, beside=beside)
+def _die_inside(place: Location, moment: str) -> None:
+    ledger = pv.Ledger.open(place)
     store: Any = ledger._store
     run = store._run
 
@@ -123,23 +60,22 @@ def _die_inside(address: str, beside: Path, moment: str) -> None:
         return done
 
     store._run = watched
-    pv.label(VOTES, ledger=ledger, **EVERY)
+    label(ledger)
 
 
 @pytest.mark.parametrize("moment", ["after INSERT", "before COMMIT", "after COMMIT"])
 def test_a_client_killed_in_a_charge_frees_the_lock_and_hides_nothing(
-    database: str, tmp_path: Path, moment: str
+    place: Location, moment: str
 ) -> None:
-    beside = tmp_path / "site"
-    pv.label(VOTES, ledger=pv.Ledger.open(database, beside=beside), **EVERY)
-    child = SPAWN.Process(target=_die_inside, args=(database, beside, moment))
+    label(place)
+    child = SPAWN.Process(target=_die_inside, args=(place, moment))
     child.start()
     child.join(120)
     assert child.exitcode == -signal.SIGKILL
     began = time.monotonic()
-    pv.label(VOTES, ledger=pv.Ledger.open(database, beside=beside), **EVERY)
+    label(place)
     assert time.monotonic() - began < 30  # it did not wait for the dead until patience ended
-    assert charged(database, beside) == (3 if moment == "after COMMIT" else 2)
+    assert charged(place) == (3 if moment == "after COMMIT" else 2)
 
 
 def test_who_waits_too_long_for_the_lock_is_told(database: str) -> None:
@@ -159,62 +95,17 @@ def test_who_waits_too_long_for_the_lock_is_told(database: str) -> None:
 # -- a broken line ---------------------------------------------------------------------------------
 
 
-class Proxy:
-    """A line to a server that can be cut: the next charge's COMMIT is swallowed, or its answer."""
-
-    def __init__(self, target: int) -> None:
-        self._target, self.cut, self.closed_to_new = target, "", False
-        self._charging = False
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def lose(self, what: str) -> None:
-        """Cut the line at the next charge: its "question" or its "answer" gets lost."""
-        self.cut, self._charging = what, False
-
-    def _serve(self) -> None:
-        with suppress(OSError):
-            while True:
-                near, _ = self._listener.accept()
-                if self.closed_to_new:
-                    near.close()
-                    continue
-                far = socket.create_connection(("127.0.0.1", self._target))
-                for source, sink in ((near, far), (far, near)):
-                    threading.Thread(
-                        target=self._carry, args=(source, sink, near, far), daemon=True
-                    ).start()
-
-    def _carry(
-        self, source: socket.socket, sink: socket.socket, near: socket.socket, far: socket.socket
-    ) -> None:
-        with suppress(OSError):
-            while data := source.recv(1 << 16):
-                self._charging |= b"INSERT INTO entries" in data
-                cut = "question" if source is near else "answer"
-                if self._charging and self.cut == cut and b"COMMIT" in data:
-                    self.cut = ""
-                    break
-                sink.sendall(data)
-        for end in (near, far):
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
-
-    def close(self) -> None:
-        self._listener.close()
-
-
-@contextmanager
-def proxied(server: Server, database: str) -> Iterator[tuple[Proxy, str]]:
-    with closing(Proxy(server.port)) as proxy:
-        yield proxy, database.replace(f":{server.port}", f":{proxy.port}")
+def hang_up(server: Server, store: Any) -> None:
+    """Let the server end the session, as a line that broke would."""
+    session = f"FROM pg_stat_activity WHERE pid = {store._connection.info.backend_pid}"
+    server.execute(f"SELECT pg_terminate_backend(pid) {session}")
+    server.wait_for(f"SELECT count(*) {session}", 0)
 
 
 @pytest.mark.parametrize(
     ("lost", "reachable", "said", "entered"),
     [
+        ("before", True, None, 2),  # between two charges: a new line is made
         ("answer", True, None, 2),  # read back: it is there
         ("question", True, "nothing is charged", 1),
         # It was charged, and nobody can look: budget is wasted, never privacy.
@@ -222,61 +113,54 @@ def proxied(server: Server, database: str) -> Iterator[tuple[Proxy, str]]:
     ],
 )
 def test_a_charge_whose_line_breaks(
-    server: Server,
-    database: str,
-    tmp_path: Path,
-    lost: str,
-    reachable: bool,
-    said: str | None,
-    entered: int,
+    server: Server, place: Location, lost: str, reachable: bool, said: str | None, entered: int
 ) -> None:
-    beside = tmp_path / "site"
-    with proxied(server, database) as (proxy, address):
-        ledger = pv.Ledger.open(address, beside=beside)
-        pv.label(VOTES, ledger=ledger, **EVERY)
-        store: Any = ledger._store
-        store._patience = store._patience if reachable else 1
-        proxy.lose(lost)
-        proxy.closed_to_new = not reachable
-        if said is None:
-            assert pv.label(VOTES, ledger=ledger, **EVERY).answered == 1
-        else:
-            with pytest.raises(pv.LedgerError, match=said):
-                pv.label(VOTES, ledger=ledger, **EVERY)
-        assert proxy.cut == ""
-        proxy.closed_to_new = False
-        assert charged(database, beside) == entered
-        pv.label(VOTES, ledger=ledger, **EVERY)  # the same ledger goes on, on a new line
-    assert charged(database, beside) == entered + 1
+    ledger = pv.Ledger.open(place)
+    label(ledger)
+    store: Any = ledger._store
+    run, patience, address = store._run, store._patience, store._address
+    statements: list[str] = []
 
+    def cut(statement: str, *values: Any) -> Any:
+        statements.append(statement)
+        if statement != "COMMIT" or not any("INSERT INTO entries" in each for each in statements):
+            return run(statement, *values)
+        store._run = run
+        if lost == "answer":
+            run("COMMIT")
+        hang_up(server, store)
+        if not reachable:
+            store._patience, store._address = 1, {**address, "port": free_port()}
+        return run("COMMIT")
 
-def test_a_line_that_broke_between_charges_is_made_anew(
-    server: Server, database: str, tmp_path: Path
-) -> None:
-    beside = tmp_path / "site"
-    ledger = pv.Ledger.open(database, beside=beside)
-    pv.label(VOTES, ledger=ledger, **EVERY)
-    name = database.rsplit("/", 1)[-1]
-    server.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname='{name}'")
-    pv.label(VOTES, ledger=ledger, **EVERY)
-    assert charged(database, beside) == 2
+    if lost == "before":
+        hang_up(server, store)
+    else:
+        store._run = cut
+    if said is None:
+        assert label(ledger).answered == 1
+    else:
+        with pytest.raises(pv.LedgerError, match=said):
+            label(ledger)
+    assert charged(place) == entered
+    store._patience, store._address = patience, address
+    label(ledger)  # the same ledger goes on, on a new line
+    assert charged(place) == entered + 1
 
 
 # -- servers that forget, and servers that take over -----------------------------------------------
 
 
 def test_a_server_that_does_not_write_to_disk_is_refused(
-    server: Server, database: str, tmp_path: Path
+    server: Server, place: Location, tmp_path: Path
 ) -> None:
-    server.execute("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
+    server.set("fsync", "off")
     try:
-        server.wait_for("SELECT current_setting('fsync')", "off")
         with pytest.raises(pv.LedgerError, match="fsync off"):
-            pv.Ledger.open(database, beside=tmp_path / "site")
+            pv.Ledger.open(place)
         assert list(tmp_path.iterdir()) == []
     finally:
-        server.execute("ALTER SYSTEM RESET fsync", "SELECT pg_reload_conf()")
-        server.wait_for("SELECT current_setting('fsync')", "on")
+        server.set("fsync", "on")
 
 
 @pytest.mark.parametrize("said", ["host", "hostaddr", "environment", "service"])
@@ -305,103 +189,62 @@ def test_several_servers_of_which_none_waits_for_another_are_refused(
 @pytest.fixture
 def pair() -> Iterator[tuple[Server, Server]]:
     """A server and a standby that has every charge before the commit returns."""
-    pytest.importorskip("psycopg", reason="the extra [postgres] is not installed")
-    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
-        primary = Server(Path(one))
-        try:
-            standby = Server(Path(two), primary)
-            try:
-                primary.wait_for("SELECT count(*) FROM pg_stat_replication", 1)
-                primary.execute(
-                    "ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()"
-                )
-                primary.wait_for("SELECT max(sync_state) FROM pg_stat_replication", "sync")
-                yield primary, standby
-            finally:
-                standby.stop()
-        finally:
-            primary.stop()
+    with started() as primary, started(primary) as standby:
+        primary.wait_for("SELECT count(*) FROM pg_stat_replication", 1)
+        primary.set("synchronous_standby_names", "*")
+        primary.wait_for("SELECT max(sync_state) FROM pg_stat_replication", "sync")
+        yield primary, standby
 
 
-def any_of(*ports: int) -> str:
+def any_of(tmp_path: Path, *ports: int) -> Location:
     hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
-    return f"postgresql://privote@{hosts}/postgres"
+    return Location.of(f"postgresql://privote@{hosts}/postgres", tmp_path / "site")
 
 
 def test_charges_survive_a_failover(pair: tuple[Server, Server], tmp_path: Path) -> None:
     primary, standby = pair
-    beside = tmp_path / "site"  # nobody is at the first address, and the second takes no writes
-    address = any_of(free_port(), standby.port, primary.port)
-    ledger = pv.Ledger.open(address, beside=beside)
-    pv.label(VOTES, ledger=ledger, **EVERY)
-    assert charged(f"{standby.address}/postgres", beside) == 1  # a standby will do to look
+    alone = any_of(tmp_path, standby.port)
+    # Nobody is at the first address, and the second takes no writes.
+    ledger = pv.Ledger.open(any_of(tmp_path, free_port(), standby.port, primary.port))
+    label(ledger)
+    assert charged(alone) == 1  # a standby will do to look
     primary.stop()
-    standby.execute(
-        "SELECT pg_promote()",
-        "ALTER SYSTEM SET synchronous_standby_names = ''",
-        "SELECT pg_reload_conf()",
-    )
-    standby.wait_for("SELECT current_setting('synchronous_standby_names')", "")
+    standby.execute("SELECT pg_promote()")
+    standby.set("synchronous_standby_names", "")
     # The same guardian finds the new server, and refuses it as long as it has no standby itself.
     with pytest.raises(pv.LedgerError, match="does not wait for a standby"):
-        pv.label(VOTES, ledger=ledger, **EVERY)
-    alone = f"{standby.address}/postgres"
-    pv.label(VOTES, ledger=pv.Ledger.open(alone, beside=beside), **EVERY)
-    assert charged(alone, beside) == 2
+        label(ledger)
+    label(alone)
+    assert charged(alone) == 2
 
 
-def _waits_in_vain(
-    pair: tuple[Server, Server], ledger: pv.Ledger, ended: str, *, until: str = ""
-) -> str:
-    """Charge while the standby is down, let somebody end the wait; return what is said of it."""
-    primary, standby = pair
-    standby.stop()
-    said: list[str] = []
-
-    def try_it() -> None:
-        try:
-            pv.label(VOTES, ledger=ledger, **EVERY)
-            said.append("released")
-        except pv.LedgerError as error:
-            said.append(str(error))
-
-    waiting = threading.Thread(target=try_it)
-    waiting.start()
-    asked = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-    primary.wait_for(f"SELECT count(*) {asked}", 1)
-    assert not said  # it waits
-    first = primary.execute(f"SELECT pid {asked}")[0]
-    primary.execute(f"SELECT {ended}(pid) {asked}")
-    if until:
-        primary.wait_for(f"SELECT count(*) {asked} AND pid <> {first}", 1)
-        assert not said  # it waits again, for the same standby
-        primary.execute(f"SELECT {until}(pid) {asked}")
-    waiting.join(60)
-    return said[0]
-
-
-@pytest.mark.parametrize("least", ["notice", "error"])
+@pytest.mark.parametrize(
+    ("least", "ends"),
+    [
+        ("notice", ["pg_cancel_backend"]),
+        # A role may have been told not to hear of warnings: this one must be heard.
+        ("error", ["pg_cancel_backend"]),
+        # The entry is there once the line is back, and the standby has not heard of it.
+        ("notice", ["pg_terminate_backend", "pg_cancel_backend"]),
+    ],
+)
 def test_a_wait_for_the_standby_that_somebody_ended_releases_nothing(
-    pair: tuple[Server, Server], tmp_path: Path, least: str
+    pair: tuple[Server, Server], tmp_path: Path, least: str, ends: list[str]
 ) -> None:
-    # A role may have been told not to hear of warnings: this one must be heard.
-    pair[0].execute(f"ALTER ROLE privote SET client_min_messages = {least}")
-    ledger = pv.Ledger.open(any_of(*(each.port for each in pair)), beside=tmp_path / "site")
-    pv.label(VOTES, ledger=ledger, **EVERY)
-    said = _waits_in_vain(pair, ledger, "pg_cancel_backend")
-    assert "canceling wait for synchronous replication" in said
-    assert "Nothing is released" in said
-
-
-def test_a_charge_found_after_a_broken_wait_waits_for_the_standby_too(
-    pair: tuple[Server, Server], tmp_path: Path
-) -> None:
-    ledger = pv.Ledger.open(any_of(*(each.port for each in pair)), beside=tmp_path / "site")
-    pv.label(VOTES, ledger=ledger, **EVERY)
-    # The entry is there once the line is back, and the standby has not heard of it.
-    said = _waits_in_vain(pair, ledger, "pg_terminate_backend", until="pg_cancel_backend")
-    assert "canceling wait for synchronous replication" in said
-    assert "Nothing is released" in said
+    primary, standby = pair
+    primary.execute(f"ALTER ROLE privote SET client_min_messages = {least}")
+    ledger = pv.Ledger.open(any_of(tmp_path, primary.port, standby.port))
+    label(ledger)
+    standby.stop()
+    session, waiting = 0, "FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    charge = ThreadPoolExecutor().submit(label, ledger)
+    for end in ends:
+        primary.wait_for(f"SELECT count(*) {waiting} AND pid <> {session}", 1)
+        assert not charge.done()  # it waits; and again on the next line
+        session = primary.execute(f"SELECT pid {waiting}")[0]
+        primary.execute(f"SELECT {end}({session})")
+    with pytest.raises(pv.LedgerError, match=r"canceling wait .* Nothing is released"):
+        charge.result(60)
 
 
 # -- the compose file ------------------------------------------------------------------------------
@@ -410,24 +253,13 @@ def test_a_charge_found_after_a_broken_wait_waits_for_the_standby_too(
 def test_the_compose_file_starts_a_server_as_the_page_asks(tmp_path: Path) -> None:
     yaml = pytest.importorskip("yaml", reason="PyYAML comes with the extra [dask]")
     compose = yaml.safe_load((REPOSITORY / "deploy" / "compose.yaml").read_text())
-    server, guardian = compose["services"]["ledger"], compose["services"]["guardian"]
-    named = {volume.split(":")[0] for one in (server, guardian) for volume in one["volumes"]}
-    assert named - {"./votes"} == compose["volumes"].keys()
-    for one in (server, guardian):
-        assert one["secrets"] == list(compose["secrets"])
-    program, *options = server["command"]
+    program, *options = compose["services"]["ledger"]["command"]
     assert program == "postgres"
     assert options[::2] == ["-c"] * (len(options) // 2)
     page = (REPOSITORY / "docs" / "operate.md").read_text()
     asked = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", page, re.MULTILINE))
     assert len(asked) == 3
     assert dict(option.split("=") for option in options[1::2]) == asked
-    pytest.importorskip("psycopg", reason="the extra [postgres] is not installed")
-    with tempfile.TemporaryDirectory() as folder:
-        running = Server(Path(folder), options=tuple(options))
-        try:
-            where = f"{running.address}/postgres"
-            pv.label(VOTES, ledger=pv.Ledger.open(where, beside=tmp_path / "site"), **EVERY)
-            assert charged(where, tmp_path / "site") == 1
-        finally:
-            running.stop()
+    with started(options=tuple(options)) as running:
+        label(any_of(tmp_path, running.port))
+        assert charged(any_of(tmp_path, running.port)) == 1

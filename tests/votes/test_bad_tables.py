@@ -96,9 +96,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(made: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(made)
-    return made
+    before = csv.field_size_limit(131_072)  # which other libraries lift for the whole process
+    yield made
+    csv.field_size_limit(before)
 
 
 def refused(folder: Path, content: Content, *words: str) -> str:
@@ -124,14 +126,6 @@ def private_cells(content: Content) -> set[str]:
     header, *rows = [re.split("[,;]", line) for line in text.splitlines()] or [[]]
     private = {cell.strip().strip('"') for row in rows for cell in row}
     return private | set(header) if "1" in header or "17" in header else private - set(header)
-
-
-@pytest.fixture(autouse=True)
-def _usual_cells() -> Iterator[None]:
-    """Other libraries lift Python's limit on cells for the whole process."""
-    before = csv.field_size_limit(131_072)
-    yield
-    csv.field_size_limit(before)
 
 
 @pytest.mark.parametrize("case", VOTES)

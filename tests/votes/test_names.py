@@ -32,11 +32,8 @@ def test_names_must_fit_the_axes() -> None:
         names.checked((3, 1, 1))
     with refused(None, BallotError):
         Names(labels=("x", "x")).checked((1, 1, 2))
-
-
-def test_names_are_texts_or_integers() -> None:
     assert listed(np.array([3, 4]), "x") == ("3", "4")
-    with pytest.raises(BallotError, match="x must be one axis of texts or integers, got float64"):
+    with refused(None, BallotError):  # neither texts nor integers
         listed(np.zeros(2), "x")
 
 

@@ -1,6 +1,7 @@
 """Votes that are probabilities: as they are, in whatever file, or votes at a threshold."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from tests.refusals import refused
 from tests.votes.test_arrays import write
@@ -40,7 +41,8 @@ def test_what_is_no_probability_is_refused_before_any_charge(tmp_path, kind, odd
     path = write(kind, tmp_path, cube)
     with refused("votes[query 39, voter 2, label 1]", pv.BallotError) as error:
         pv.label(path, **BUDGET, ledger=tmp_path / "ledger.db")
-    assert str(odd) not in str(error.value)  # it is sealed
+    assert str(odd) not in str(error.value)
+    assert error.value.sealed == f"it is {odd}"
     assert not (tmp_path / "ledger.db").exists()
 
 
@@ -74,25 +76,17 @@ def test_a_threshold_or_a_grid_says_how_they_are_read(tmp_path, kind):
 # -- tables: their cells have no type --------------------------------------------------------------
 
 
-def _csv(path, decimals=3):
-    rows = [
-        ",".join([str(query), str(voter), *(f"{chance:.{decimals}f}" for chance in ballot)])
-        for query, ballots in enumerate(np.where(CHANCES == -1, 0, CHANCES)[:5])
-        for voter, ballot in enumerate(ballots)
-    ]
-    path.write_text("\n".join(["query,voter,a,b,c,d", *rows]) + "\n")
-    return path
-
-
 def test_a_table_takes_a_threshold_or_a_word(tmp_path):
-    path = _csv(tmp_path / "votes.csv")
-    with refused("votes.csv, line 2, column 'a'", pv.BallotError) as error:
+    path, full = tmp_path / "votes.csv", np.where(CHANCES == -1, 0, CHANCES)[:5]
+    rows = pd.DataFrame(full.reshape(-1, LABELS), columns=[*"abcd"])
+    query, voter = np.divmod(np.arange(len(rows)), VOTERS)
+    rows.assign(query=query, voter=voter).to_csv(path, index=False)
+    with refused("votes.csv, line 4, column 'a'", pv.BallotError) as error:  # 0.0 is a vote
         pv.label(path, **BUDGET, ledger=tmp_path / "ledger.db")
     assert ".npy" in str(error.value)
     assert not (tmp_path / "ledger.db").exists()
     assert ballots_of(path, "auto", 0.5).steps == 1
     soft = ballots_of(path, pv.TallyVoting(sigma=9.0, grid=100))  # whoever names a grid says so
     assert soft.steps == 100
-    expected = np.rint(100 * np.where(CHANCES == -1, 0, CHANCES)[:5])
     order = [int(voter) for voter in soft.voter_names]
-    assert (soft.to_array() == expected[:, order]).all()
+    assert (soft.to_array() == np.rint(100 * full)[:, order]).all()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from tests.refusals import refused
 
@@ -65,14 +67,11 @@ def test_sources_are_alike() -> None:
 
 
 @pytest.mark.parametrize("name", ["votes.xlsx", "votes.XLS", "votes.ods", "votes.txt"])
-def test_a_spreadsheet_is_to_be_saved_as_csv(name: str, tmp_path: Path) -> None:
+def test_what_is_no_table_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"PK")
-    with pytest.raises(pv.InputError) as caught:
-        pv.Ballots.of(tmp_path / name)
-    assert ("save the sheet as CSV first" in str(caught.value)) is (name != "votes.txt")
-    with pytest.raises(pv.InputError) as caught:
-        raw_table(tmp_path / name)
-    assert ("save the sheet as CSV first" in str(caught.value)) is (name != "votes.txt")
+    for read in (pv.Ballots.of, raw_table):
+        with refused(kind=InputError):
+            read(tmp_path / name)
 
 
 def test_what_a_cell_says() -> None:
@@ -122,29 +121,36 @@ def test_forms_of_several_queries(form: str, tmp_path: Path) -> None:
     assert "anna" not in repr(ballots)
 
 
-@pytest.mark.parametrize("head", ["", "voter", "Name", "id"])
-def test_one_query_by_voters_who_are_named(head: str, tmp_path: Path) -> None:
-    ballots = sheet(tmp_path, f"{head},x,y\nbob,0,1\nanna,1,no\n")
-    assert ballots.to_array().tolist() == [[[1, 0], [0, 1]]]
-    assert ballots.voter_names == ("anna", "bob")
-    assert ballots.query_names is None
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize(
+    ("text", "ballots", "voters"),
+    [
+        *(
+            (f"{head},x,y\nbob,0,1\nanna,1,no\n", [[1, 0], [0, 1]], ("anna", "bob"))
+            for head in ("", "voter", "Name", "id")
+        ),
+        ("voter;x;Gr\u00fcn\nann;x;\nbo;✓;-\n", [[1, -1], [1, -1]], ("ann", "bo")),
+        ("x\ty\n0\t1\n1\t\n", [[0, 1], [1, -1]], None),
+        ("x\n0\n1\n", [[0], [1]], None),
+    ],
+)
+def test_one_query(
+    tmp_path: Path, text: str, ballots: list[list[int]], voters: Any, encoding: str
+) -> None:
+    path = tmp_path / ("votes.tsv" if "\t" in text else "votes.csv")
+    path.write_text(text, encoding=encoding)
+    found: Any = pv.Ballots.of(path)
+    assert found.to_array().tolist() == [ballots]
+    assert (found.voter_names, found.query_names) == (voters, None)
+    header = re.split("[,;\t]", text.partition("\n")[0])
+    assert found.label_names == tuple(header[-len(ballots[0]) :])
 
 
-def test_one_query_by_voters_without_names(tmp_path: Path) -> None:
-    ballots = sheet(tmp_path, "x\ty\n0\t1\n1\t\n", "votes.tsv")
-    assert ballots.to_array().tolist() == [[[0, 1], [1, -1]]]
-    assert ballots.voter_names is None
-    one = sheet(tmp_path, "x\n0\n1\n")
-    assert one.shape == (1, 2, 1)
-
-
-def test_probabilities_need_a_threshold(tmp_path: Path) -> None:
+def test_probabilities_with_a_threshold_a_label(tmp_path: Path) -> None:
     text = "id;x;y\n1;0,5;0\n2;0.2;1\n3;;1e-3\n"
     assert sheet(tmp_path, text, threshold=[0.4, 0.001]).to_array().tolist() == [
         [[1, 0], [0, 1], [-1, 1]]
     ]
-    with refused("votes.csv, line 2, column 'x'", pv.BallotError):
-        sheet(tmp_path, text)
 
 
 def frame() -> pd.DataFrame:
@@ -156,21 +162,6 @@ def frame() -> pd.DataFrame:
             "y": [0.0, np.nan, 1.0, 0.0],
         }
     )
-
-
-def test_data_frames() -> None:
-    for given in (frame(), frame().set_index(["query", "voter"]), frame().sample(frac=1)):
-        ballots: Any = pv.Ballots.of(given)
-        assert ballots.to_array().tolist() == CUBE
-        assert (ballots.query_names, ballots.voter_names) == (("2", "10"), ("anna", "bob"))
-    wide = pd.DataFrame([[1, 0], [0, 1]], index=["bob", "anna"], columns=["x", "y"])
-    named: Any = pv.Ballots.of(wide)
-    assert named.to_array().tolist() == [[[0, 1], [1, 0]]]
-    assert named.voter_names == ("anna", "bob")
-    soft: Any = pv.Ballots.of(wide * 0.5, threshold=0.5)
-    assert soft.to_array().tolist() == [[[0, 1], [1, 0]]]
-    with refused("votes, row 1, column 'y'", pv.BallotError):
-        pv.Ballots.of(frame().assign(y=[0, 3, 1, 0]))
 
 
 class Polars:
@@ -187,23 +178,27 @@ class Polars:
         return self._held
 
 
-def test_frames_of_others() -> None:
-    pa = pytest.importorskip("pyarrow")
-    held = {"query": [1, 1], "voter": ["a", "b"], "x": [True, None]}
-    for given in (pa.table(held), Polars(held)):
+def test_data_frames() -> None:
+    others = (pa.Table.from_pandas(frame(), preserve_index=False), Polars(frame().to_dict("list")))
+    mixed = frame().sample(frac=1)
+    for given in (frame(), frame().set_index(["query", "voter"]), mixed, *others):
         ballots: Any = pv.Ballots.of(given)
-        assert ballots.to_array().tolist() == [[[1], [-1]]]
+        assert ballots.to_array().tolist() == CUBE
+        assert (ballots.query_names, ballots.voter_names) == (("2", "10"), ("anna", "bob"))
+    wide = pd.DataFrame([[1, 0], [0, 1]], index=["bob", "anna"], columns=["x", "y"])
+    named: Any = pv.Ballots.of(wide)
+    assert named.to_array().tolist() == [[[0, 1], [1, 0]]]
+    assert named.voter_names == ("anna", "bob")
+    soft: Any = pv.Ballots.of(wide * 0.5, threshold=0.5)
+    assert soft.to_array().tolist() == [[[0, 1], [1, 0]]]
+    with refused("votes, row 1, column 'y'", pv.BallotError):
+        pv.Ballots.of(frame().assign(y=[0, 3, 1, 0]))
 
 
-def test_one_voter_does_not_decide_what_is_asked(tmp_path: Path) -> None:
-    text = "query,voter,x\n1,a,1\n1,b,0\n2,a,1\n"
-    with refused("votes.csv, line 4, column 'query'", pv.BallotError):
-        sheet(tmp_path, text)
-    ballots = sheet(tmp_path, text + "3,,\n2,,\n")  # a list that is public
+def test_queries_may_be_listed_by_rows_without_a_voter(tmp_path: Path) -> None:
+    ballots = sheet(tmp_path, "query,voter,x\n1,a,1\n1,b,0\n2,a,1\n3,,\n2,,\n")
     assert ballots.query_names == ("3", "2", "1")
     assert ballots.to_array()[:2].tolist() == [[[-1], [-1]], [[1], [-1]]]
-    with refused(None, pv.BallotError):  # a row is a ballot
-        sheet(tmp_path, "query,voter,label,vote\n1,a,x,1\n1,b,x,0\n")
 
 
 def test_more_cells_than_a_file_can_tell_are_refused(tmp_path: Path) -> None:
@@ -235,30 +230,25 @@ def big(queries: int = 6, voters: int = 20) -> pd.DataFrame:
     )
 
 
-def test_names_travel_to_the_release_but_not_those_of_voters(tmp_path: Path) -> None:
-    release = pv.label(big(), output=tmp_path / "out.npz", **SETTINGS)
-    again = pv.Release.load(tmp_path / "out.npz")
-    for one in (release, again):
-        assert one.label_names == ("fever", "=cough")
-        assert one.query_names == tuple(f"case {q}" for q in range(6))
-        assert "site" not in repr(one) + str(one.facts()) + one.statement() + one.summary()
-    assert b"site" not in (tmp_path / "out.npz").read_bytes()
-    few = pv.label(big(), **{**SETTINGS, "queries": 2})
-    assert few.query_names == ("case 0", "case 1")
-
-
-def test_a_draft_keeps_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_travel_to_the_release_but_not_those_of_voters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: Any) -> None:
         raise OSError("full")
 
-    out = tmp_path / "out.npz"
+    release, out = pv.label(big(), **SETTINGS), tmp_path / "out.npz"
     with monkeypatch.context() as patch:
         patch.setattr(pv.Release, "save", fail)
         with pytest.raises(pv.ChargedError):
             pv.label(big(), output=out, **SETTINGS)
-    release = pv.label(None, output=out, resume=True, **SETTINGS)
-    assert release.query_names == tuple(f"case {q}" for q in range(6))
-    assert release.label_names == ("fever", "=cough")
+    resumed = pv.label(None, output=out, resume=True, **SETTINGS)  # from a draft
+    for one in (release, resumed, pv.Release.load(out)):
+        assert one.label_names == ("fever", "=cough")
+        assert one.query_names == tuple(f"case {q}" for q in range(6))
+        assert "site" not in repr(one) + str(one.facts()) + one.statement() + one.summary()
+    assert b"site" not in out.read_bytes()
+    few = pv.label(big(), **{**SETTINGS, "queries": 2})
+    assert few.query_names == ("case 0", "case 1")
 
 
 def test_names_of_arrays(tmp_path: Path) -> None:
@@ -297,13 +287,3 @@ def test_a_first_line_that_reads_like_a_ballot_is_a_warning(tmp_path: Path) -> N
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pv.Ballots.of(file)
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_spreadsheets_marks_and_encodings_are_read(tmp_path: Path, encoding: str) -> None:
-    """What a poll reads, votes are read from, too."""
-    path = tmp_path / "votes.csv"
-    path.write_text("voter;Grün;Blau\nann;x;\nbo;✓;-\ncy;f;X\n", encoding=encoding)
-    ballots = pv.Ballots.of(path)
-    assert ballots.label_names == ("Grün", "Blau")
-    assert ballots.to_array().tolist() == [[[1, -1], [1, -1], [0, 1]]]

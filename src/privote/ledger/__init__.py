@@ -73,6 +73,10 @@ __all__ = ["Budget", "Ledger", "Location", "Verification"]
 _KINDS = {None: "open", True: "data-dependent", False: "unconditional"}
 _REMOTE = re.compile(r"postgres(ql)?(\+\w+)?://", re.IGNORECASE)
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)
+# How libpq also writes an address.
+_KEYWORDS = re.compile(
+    r"\s*(host|hostaddr|port|dbname|user|password|passfile|service|sslmode)\s*=", re.IGNORECASE
+)
 # What SQLite may take for a database that is gone with its process, by name or by its own URLs.
 _FLEETING = re.compile(r"file:|.*:memory:|.*[?&](mode=memory|vfs=)", re.IGNORECASE | re.DOTALL)
 _ARCHIVE = 1  # format of a backup
@@ -579,6 +583,8 @@ class Location:
                 f"must be a file or the text of a postgresql:// address, got a {scheme[1]!r} "
                 f"address{(' as a path' if scheme[1].startswith('postgres') else '')}",
             )
+        if _KEYWORDS.match(text):  # not repeated, either; as a file name it would be on disk
+            raise InputError("ledger", "must be a file, or an address written as postgresql://...")
         if beside is not None:
             raise InputError(
                 "beside", "needs a ledger in PostgreSQL: key and anchor of a file are beside it"
