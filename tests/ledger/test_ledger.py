@@ -129,6 +129,24 @@ def test_verify_finds_every_edit(path: Path, tmp_path: Path) -> None:
             assert not pv.Ledger.open(copied).verify().ok, change
 
 
+def test_an_entry_of_a_fork_does_not_fit_in(path: Path, tmp_path: Path) -> None:
+    label(path)
+    fork = tmp_path / "fork.db"
+    for end in ("", ".key", ".head"):
+        shutil.copy(f"{path}{end}", f"{fork}{end}")
+    for place, queries in ((path, 2), (fork, 1), (path, 1)):
+        label(place, queries=queries)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            f"ATTACH '{fork}' AS fork; DROP TRIGGER entries_stay;"
+            "UPDATE entries SET (at, body, digest) = (SELECT at, body, digest FROM fork.entries f "
+            "  WHERE f.number = entries.number) WHERE number = (SELECT min(e.number) FROM entries e"
+            "  JOIN fork.entries f USING (number) WHERE e.digest != f.digest);"
+            + FORMAT.triggers["entries_stay"]
+        )
+    assert not pv.Ledger.open(path).verify().ok
+
+
 # -- several processes -----------------------------------------------------------------------------
 
 
