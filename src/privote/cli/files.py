@@ -39,9 +39,9 @@ def claimed_folder(output: Path, *, force: bool) -> Iterator[None]:
     """
     there = output.is_dir()
     if there and not force and any(file.name != DRAFT for file in output.iterdir()):
-        raise InputError(
-            "output", f"{str(output)!r} exists and is not empty; give `force=True` to overwrite"
-        )
+        ways = "finish its run with `resume=True`, or " if (output / DRAFT).exists() else ""
+        rule = f"{str(output)!r} exists and is not empty; {ways}give `force=True` to overwrite"
+        raise InputError("output", rule)
     try:
         output.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=output):
