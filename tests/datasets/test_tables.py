@@ -50,7 +50,7 @@ def test_arrays_and_what_is_no_table(tmp_path):
         (tmp_path / name).write_text("no")
         with pytest.raises(InputError, match=name):
             table(tmp_path / name)
-    with refused("table"):
+    with refused("file"):
         table(tmp_path / "a.csv")
 
 
