@@ -508,13 +508,17 @@ def sync_files(files: Iterable[Path]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make new names in a folder durable."""
-    with suppress(OSError):  # not every system lets one open a folder
+    """Make new names in a folder durable; a disk that fails raises."""
+    try:
         file = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(file)
         finally:
             os.close(file)
+    except OSError as error:
+        if error.errno in (errno.EIO, errno.ENOSPC, errno.EDQUOT):
+            raise
+        # Not every system lets one open a folder, or sync it.
 
 
 # -- what may be read ------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 import threading
+import time
 
 import pytest
 from tests.capc.sessions import tunnels
@@ -73,6 +74,25 @@ def test_an_engine_that_listens_late_still_gets_everything() -> None:
             assert end.recv(1) == b""
             end.close()
         early.close()
+
+
+def test_an_engine_may_answer_before_ours_is_scheduled_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    start = threading.Thread.start
+
+    def busy(thread: threading.Thread) -> None:
+        start(thread)
+        time.sleep(0.05)  # of a machine with other work: the new thread goes first
+
+    with tunnels() as (querier, peer), listening(peer) as at_peer:
+        monkeypatch.setattr(threading.Thread, "start", busy)
+        end = connected(querier)
+        other, _ = at_peer.accept()
+        other.sendall(b"at once")
+        assert read(end, 7) == b"at once"
+        end.close()
+        other.close()
 
 
 def test_a_slow_peer_holds_the_sender_back() -> None:

@@ -46,7 +46,7 @@ def test_arrays_and_what_is_no_table(tmp_path):
         np.savez(path, **wrong)
         with pytest.raises(InputError, match=r"a\.npz"):
             table(path)
-    with refused("table"):
+    with refused("file"):
         table(tmp_path / "a.csv")
 
 

@@ -443,3 +443,25 @@ def test_a_baseline_keeps_to_what_the_mechanism_can_release():
     release = run(queries=20)[1]
     guess = told._guess(np.arange(20), [release], np.arange(1))
     assert guess.tolist() == [[False, False, False, True, True]]
+
+
+def test_rounds_end_where_an_earlier_fit_left_no_more(tmp_path):
+    X = RNG.normal(size=(300, 3))
+    private, public = X[:200], X[200:]
+
+    def fitted(queries, **more):
+        model = pv.PATEClassifier(n_teachers=30, queries=queries, epsilon=8.0, delta=1e-5, **more)
+        model.fit(
+            private,
+            (private[:, :2] > 0).astype(int),
+            X_public=public,
+            ids=range(200),
+            ledger=tmp_path / "l.db",
+            electorate="e",
+        )
+        return model.release_.answered
+
+    assert fitted(60) == 60
+    assert fitted(60, rounds=2) == 30  # of the 40 that are left, and paid for
+    with pytest.raises(pv.BudgetError):
+        fitted(60, rounds=2)

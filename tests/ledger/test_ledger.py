@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import errno
 import json
 import multiprocessing
+import os
 import pickle
 import random
 import shutil
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -145,6 +148,22 @@ def test_an_entry_of_a_fork_does_not_fit_in(path: Path, tmp_path: Path) -> None:
             + FORMAT.triggers["entries_stay"]
         )
     assert not pv.Ledger.open(path).verify().ok
+
+
+def test_an_anchor_that_may_not_last_releases_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pv.Ledger.open(path).close()
+    sync = os.fsync
+
+    def fails(file: int) -> None:
+        if stat.S_ISDIR(os.fstat(file).st_mode):
+            raise OSError(errno.EIO, "Input/output error")
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(pv.LedgerError, match="anchor"):
+        label(path)
 
 
 # -- several processes -----------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import sys
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,9 @@ def test_without_shares_nothing_of_the_counts_leaves(mechanism: str, seats: int 
     for count in result.sealed.counts.tolist():
         assert f" {count}" not in told.replace(",", " ")
     assert "sealed" not in repr(result)
+    kept = pickle.loads(pickle.dumps(result))
+    assert (kept.winners, vars(kept.sealed)) == (result.winners, {})
+    assert repr(result.sealed) == "<sealed>"
 
 
 def test_shares_have_intervals_and_calls() -> None:

@@ -104,6 +104,7 @@ def test_a_frame_is_a_table() -> None:
         (WIDE, {"encoding": "klingon"}, "^encoding "),
         ("voter,Ada\nann,1\n", {"options": ["Ada"]}, "at least 2 options"),
         ("voter,approved\nann,Ada\n", {}, "^column "),
+        ("voter,candidate,score\nann,1,5\nben,2,3\n", {"each": 5}, "^column "),
         ("voter,approved\nann,Ada\n", {"column": "approved"}, "^options "),
         ("voter,approved\nann,Eve\n", LISTED, "line 2: .* options"),
         ("voter,approved\na,Ada;Ada\n", LISTED, "line 2: .* twice"),

@@ -260,7 +260,9 @@ class Tunnel:
     def _begin(self, number: int, end: socket.socket, *, connected: bool) -> None:
         if len(self._connections) >= _CONNECTIONS:
             raise PeerError(f"a session must have at most {_CONNECTIONS} connections")
-        self._connections[number] = _Connection(self, number, end, connected=connected)
+        made = self._connections[number] = _Connection(self, number, end)
+        # Not before it is listed: the peer may answer at once.
+        threading.Thread(target=made.write, args=(connected,), daemon=True).start()
 
     def _read(self) -> None:
         """Take the peer's frames until its stream ends."""
@@ -310,10 +312,9 @@ class Tunnel:
 class _Connection:
     """One connection of the engine: a thread for each direction, and a bounded buffer inwards."""
 
-    def __init__(self, tunnel: Tunnel, number: int, end: socket.socket, *, connected: bool) -> None:
+    def __init__(self, tunnel: Tunnel, number: int, end: socket.socket) -> None:
         self.socket, self._inward = end, Outbox(_BUFFER)
         self._tunnel, self._number = tunnel, number
-        threading.Thread(target=self._write, args=(connected,), daemon=True).start()
 
     def put(self, data: bytes | None) -> None:
         """Give the engine bytes of the peer; None: there will be no more."""
@@ -330,7 +331,7 @@ class _Connection:
         self.socket.close()
         self._inward.drop()
 
-    def _write(self, connected: bool) -> None:
+    def write(self, connected: bool) -> None:
         """Take what the peer sends to our engine, once that listens; a thread takes the rest."""
         try:
             if connected:

@@ -68,7 +68,7 @@ def table(
         Columns that are features, all numbers; by default every other column.
     """
     if _is_path(path) and Path(path).suffix == ".npz":
-        return _arrays(check_file(path, "table"), labels)
+        return _arrays(check_file(path), labels)
     data = raw_table(
         path, labels=labels, id_column=id_column, group_column=group_column, features=features
     )
@@ -127,14 +127,14 @@ def columns_of(source: Any, name: str = "table") -> RawTable:
     if isinstance(source, RawTable):
         return source
     if _is_path(source):
-        file = check_file(source, "table")
+        file = check_file(source)
         if file.suffix == ".parquet":
             return _parquet(file)
         if file.suffix not in SUFFIXES[:2]:
             known = ", ".join(SUFFIXES)
             what_to_do = as_csv(file.name)
             raise InputError(f"a table must end in {known}, got {file.name!r}{what_to_do}")
-        return CSVFile(file, "table").table()
+        return CSVFile(file).table()
     return open_sheet(source, name)
 
 

@@ -612,13 +612,18 @@ class PoolLabelling:
         releases: list[Release] = []
         for batch in np.array_split(self.public.order[:total], min(self.rounds, total)):
             guess = self._guess(asked, releases, batch) if releases else None
-            release = self.guardian.release(
-                self.pool.take(batch),
-                queries=total if fixed else None,
-                baseline=guess,
-                parts=None if self.parts is None else PartsOf(self.parts, batch),
-                plan_for=plan_for if self.guardian.learns else None,
-            )
+            try:
+                release = self.guardian.release(
+                    self.pool.take(batch),
+                    queries=total if fixed else None,
+                    baseline=guess,
+                    parts=None if self.parts is None else PartsOf(self.parts, batch),
+                    plan_for=plan_for if self.guardian.learns else None,
+                )
+            except BudgetError:
+                if not releases:
+                    raise
+                break  # earlier fits left no more: what was released so far is paid for
             releases.append(release)
             asked = np.concatenate([asked, batch[: release.answered]])
             self.progress(len(asked), total)

@@ -1,7 +1,7 @@
 """Polls: ballots of people, read in whatever form they come, and what may be published of them."""
 
 from .ballots import BallotRule, PollBallots
-from .poll import Call, PollResult, PollSealed, Share, poll
+from .poll import Call, PollResult, Share, poll
 from .reading import read
 
 __all__ = [
@@ -9,7 +9,6 @@ __all__ = [
     "Call",
     "PollBallots",
     "PollResult",
-    "PollSealed",
     "Share",
     "poll",
     "read",

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from .._version import written
 from ..accounting.renyi import DEFAULT_ORDERS, rounded_up
@@ -31,7 +30,7 @@ from ..ledger.totals import check_name
 from ..mechanisms.outcomes import Greedy, PollOutcome, Quota, Seats, ranking
 from ..mechanisms.polls import Drawn, NoisyCounts
 from ..planning.polls import PollPlan, plan_poll
-from ..release import SIMULATED, UNCERTAIN, Shown, digest_of_facts
+from ..release import SIMULATED, UNCERTAIN, Sealed, Shown, digest_of_facts
 from .ballots import PollBallots
 from .reading import read
 
@@ -281,7 +280,7 @@ def _result(
         options=names,
         plan=plan,
         notes=ballots.notes,
-        sealed=PollSealed(
+        sealed=Sealed(
             counts=ballots.tally.counts,
             winners=tuple(name for name, won in zip(names, true, strict=True) if won),
             emptied=ballots.emptied,
@@ -337,15 +336,6 @@ class Call:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PollSealed:
-    """For the owner's eyes: true counts and winners, not covered by epsilon and delta."""
-
-    counts: npt.NDArray[np.int64]
-    winners: tuple[str, ...]
-    emptied: int
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class PollResult(Shown):
     """What :func:`privote.poll` returns. Everything but ``sealed`` may be published.
 
@@ -370,6 +360,9 @@ class PollResult(Shown):
         Whose budget was charged, where, and what they may be asked in all; None without a ledger.
     new
         Whether nothing was charged to these people before.
+    sealed
+        For the owner's eyes: the true ``counts`` and ``winners``, and how many ballots were
+        ``emptied``. Epsilon and delta do not cover them; never saved, printed or pickled.
     """
 
     winners: tuple[str, ...]
@@ -385,7 +378,7 @@ class PollResult(Shown):
     ledger: Mapping[str, Any] | None = None
     budget: Mapping[str, float] | None = None
     new: bool = False
-    sealed: PollSealed = field(repr=False)
+    sealed: Sealed = field(repr=False)
 
     @property
     def uncertain(self) -> tuple[str, ...]:

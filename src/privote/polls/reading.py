@@ -40,6 +40,7 @@ from .ballots import BallotRule, Block, PollBallots, Row, counted, gathered, int
 
 _TABLES = (".csv", ".tsv", ".txt", ".tab")
 _VOTER = ("voter", "voter_id", "voterid", "voter id", "id", "email", "e-mail", "name")
+_ONE = ("option", "choice", "candidate", "project", "approval")  # heads of what is no option
 _SEPARATORS = ";|,/\n"  # between the options of a list
 _LISTED = "if one column lists the approved options, as form services export it"
 _WHOLE = {"": 0, **{str(points): points for points in range(256)}}
@@ -180,7 +181,8 @@ def _option_columns(table: Sheet, voter: int | None, wanted: Sequence[str] | Non
     if wanted is not None:
         return [_place(table, name, "options") for name in wanted]
     places = [place for place in range(len(table.header)) if place != voter]
-    if len(places) == 1:
+    # Of a row an approval, such as voter, option, points, its heads would be taken for options.
+    if len(places) == 1 or table.header[places[0]].casefold() in _ONE:
         raise BallotError("column", f"must be given, with the `options`, {_LISTED}")
     for place in places:
         if not table.header[place]:
