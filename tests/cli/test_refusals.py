@@ -81,6 +81,7 @@ CASES: list[tuple[tuple[object, ...], str]] = [
     ((*POLL, "--encoding", "klingon"), "--encoding"),
     ((*POLL, "--encoding", "hex"), "--encoding"),
     ((*POLL, "--output", "poll.csv"), "--output"),
+    ((*POLL, "--output", "x" * 300), "too long"),
     (("predict", "absent.student", "poll.csv", "--output", "p.csv"), "absent.student"),
     ((*POLL, "--options", "poll.utf16"), "--options"),
     (("audit", "--mechanism", "borda"), "--mechanism"),

@@ -11,6 +11,7 @@ prints, or it has none but what it prints.
 
 from __future__ import annotations
 
+import errno
 import json as jsonlib
 import os
 import sys
@@ -268,6 +269,10 @@ class Verb(_Command, TyperCommand):
                 return result
         except MemoryError:
             error: PrivoteError = InputError("not enough memory for this input")
+        except OSError as failed:
+            if failed.errno != errno.ENAMETOOLONG:
+                raise
+            error = InputError(f"the name {str(failed.filename)[:40]!r}... is too long for a file")
         except PrivoteError as refused:
             error = refused
         more, sealed = "", getattr(error, "sealed", None)
