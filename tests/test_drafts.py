@@ -213,6 +213,34 @@ def test_what_a_dead_process_left_is_used_again(tmp_path: Path) -> None:
         part.write_text("whole")
 
 
+@pytest.mark.parametrize(
+    ("voters", "guarantee"),
+    [("teachers", "allowance"), ("teachers", "worst-case"), ("neighbours", "allowance")],
+)
+def test_a_student_can_be_trained_on_labels_that_were_paid_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, voters: str, guarantee: str
+) -> None:
+    X, public = RNG.normal(size=(300, 3)), RNG.normal(size=(60, 3))
+    Y = (X[:, :2] > 0.3).astype(np.int8)
+    settings = {"voters": voters, "guarantee": guarantee, "n_teachers": 10, "epsilon": 8.0}
+    # Each with a ledger: without one a budget is exclusive, and its allowance another.
+    plain = pv.PATEClassifier(**settings)
+    plain.fit(X, Y, public, ledger=tmp_path / "b.ledger", seed=3)
+    path, ledger = tmp_path / "a.draft", tmp_path / "a.ledger"
+    pate = pv.PATEClassifier(**settings)
+    with monkeypatch.context() as patch:
+        patch.setattr("privote.learning.pate.train_student", broken)
+        with refused(None, ChargedError):
+            pate.fit(X, Y, public, draft=path, ledger=ledger, seed=3)
+    monkeypatch.setattr(Guardian, "release", broken)
+    pate.fit(X, Y, public, draft=path, ledger=ledger, seed=3, resume=True)
+    np.testing.assert_array_equal(pate.public_rows_, plain.public_rows_)
+    np.testing.assert_array_equal(pate.release_.labels, plain.release_.labels)
+    np.testing.assert_allclose(pate.predict_proba(public), plain.predict_proba(public))
+    assert pate.privacy_["epsilon"] == plain.privacy_["epsilon"]
+    assert pate.release_.forecast == plain.release_.forecast
+
+
 def test_a_test_that_failed_leaves_no_draft(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +251,47 @@ def test_a_test_that_failed_leaves_no_draft(
     with refused(None, BudgetError):
         pate.fit(X, (X[:, :2] > 0.3).astype(np.int8), public, draft=tmp_path / "a.draft")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("guarantee", ["allowance", "worst-case"])
+@pytest.mark.parametrize("good", [0, 2])
+def test_a_store_that_fails_in_the_middle_keeps_what_was_drawn(
+    guarantee: str, good: int, store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zarr = pytest.importorskip("zarr")
+    monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 20 * 4 * 8)  # eight queries a block
+    cube = zarr.create_array(tmp_path / "v.zarr", shape=VOTES.shape, chunks=(8, 20, 4), dtype=bool)
+    cube[:] = VOTES
+    url, chunks = store.put(tmp_path / "v.zarr"), []
+
+    def fail(name: str) -> None:
+        if "/c/" in name:
+            chunks.append(name)
+            if len(chunks) > 4 + good:  # four are read to be checked, before anything is charged
+                raise ConnectionResetError(f"Connection reset: {url}?key=hunter2")
+
+    store.fails = fail
+    path, ledger = tmp_path / "labels.npz", tmp_path / "a.ledger"
+    asked = ASKED | {"guarantee": guarantee, "mechanism": pv.BinaryVoting(sigma=30.0)}
+    asked |= {"queries": 24, "seed": 1}
+    with refused(None, ChargedError) as caught:
+        pv.label(url, **asked, output=path, ledger=ledger)
+    assert "Connection reset" in str(caught.value)
+    assert str(caught.value).count("charged") == 1
+    assert "hunter2" not in str(caught.value)
+    store.fails = lambda name: None
+    whole = pv.label(VOTES, **asked, ledger=tmp_path / "b.ledger")
+    with closing(pv.Ledger.open(ledger)) as a, closing(pv.Ledger.open(tmp_path / "b.ledger")) as b:
+        assert a.standing() == b.standing()
+    assert caught.value.draft == beside(path)
+    kept = pv.label(url, **asked, output=path, ledger=ledger, resume=True)
+    np.testing.assert_array_equal(kept.labels[: 8 * good], whole.labels[: 8 * good])
+    assert kept.answered == 24
+    with closing(pv.Ledger.open(ledger)) as a, closing(pv.Ledger.open(tmp_path / "b.ledger")) as b:
+        assert a.standing() == b.standing()
+        charges = [entry for entry in a.published() if entry["kind"] == "charge"]
+        assert len(charges) == 1
+    assert not beside(path).exists()
 
 
 @pytest.mark.parametrize("mechanism", ["auto", pv.BinaryVoting(sigma=30.0)], ids=str)

@@ -269,6 +269,8 @@ def test_what_a_crash_kept_from_being_recorded(
         with pytest.raises(Killed):
             label(path, guarantee, output=output)
     shutil.copy(draft, path.with_name("copy"))
+    with refused(None, pv.ChargedError):  # not without the ledger that was charged
+        label(path, guarantee, output=output, resume=True, force=True, ledger=None, votes=None)
     with Draft(draft, {}, resume=True) as opened:
         KeptReleases(opened).together()[0].save(output)
     assert check(output, path)["status"] == NOT_RECORDED
