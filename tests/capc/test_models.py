@@ -245,6 +245,18 @@ def test_labels_of_the_coalition_improve_a_small_site(kind):
     assert judge(taught, *TEST)["AUC"] == pytest.approx(judge(before, *TEST)["AUC"], abs=0.01)
 
 
+def test_as_many_yeses_as_the_records_have_that_are_known():
+    X, Y = made_up(300, 2)
+    Y[:200, 0] = -1  # counted, they would be taken for noes
+    Y[:, 1] = -1
+    released = made_up(300, 3)[1]
+    released[:, 1] = np.random.default_rng(4).random(300) < 0.2  # nothing that rows could tell
+    model = retrain_site(Records(X=X, Y=Y), LABELS, made_up(300, 3)[0], released)
+    shares = model.votes(TEST[0]).mean(axis=0)
+    wanted = [TEST[1][:, 0].mean(), 0.2, TEST[1][:, 2].mean()]
+    np.testing.assert_allclose(shares, wanted, atol=0.1)
+
+
 def test_what_does_not_fit_is_refused():
     X, Y = made_up(10, 0)
     with refused("Y"):
