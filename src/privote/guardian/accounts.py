@@ -354,6 +354,8 @@ class Accounts:
             known = np.array(entry["rdp"])
             if known.shape != curve.shape or not (curve <= known).all():
                 raise InputError("resume", "must repeat the request that was charged")
+        if entry is not None and self.draft is not None:
+            self.draft.charging()  # a copy of a draft may be older than its charge
         return entry
 
     @contextmanager
