@@ -40,6 +40,7 @@ try:
 except ImportError:  # no locks: two runs that write to one place may then disturb each other
     fcntl = None  # type: ignore[assignment]
 
+DRAFT = ".draft"  # of what is written into a folder
 _FORMAT = 3
 _NOTE, _CHARGE, _PART = b"note", b"charge", b"part"  # kinds of frames
 PART = ".part"  # in the name of a file that is being written
@@ -52,6 +53,12 @@ _HERE = re.compile(r"(file|local)://")  # paths, to fsspec, and judged as paths 
 def beside(output: Path) -> Path:
     """Return where the draft of a file lies: hidden, in the same folder."""
     return output.with_name(f".{output.name}.draft")
+
+
+def exists(output: Path, draft: Path) -> str:
+    """Return what is wrong with a place that is taken, perhaps by a run that has not finished."""
+    ways = "finish its run with `resume=True`, or " if draft.exists() else ""
+    return f"{str(output)!r} exists; {ways}give `force=True` to overwrite it"
 
 
 class Draft:
@@ -380,7 +387,7 @@ def check_new(
     if file.is_symlink() and not file.exists():
         raise InputError(argument, f"{str(path)!r} is a broken link: name a file")
     if file.exists() and not force:
-        raise InputError(argument, f"{str(path)!r} exists; give `force=True` to overwrite it")
+        raise InputError(argument, exists(file, beside(file)))
     return file
 
 

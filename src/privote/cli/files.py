@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privote.errors import InputError
-from privote.files import check_file, check_new, complete
+from privote.files import DRAFT, check_file, check_new, complete, exists
 from privote.ledger.records import digest_of
 from privote.release import Release, decide, digest_of_facts, read_facts, rows_of, statement_of
 from privote.votes.arrays import ArrayFile, read_npy
@@ -28,7 +28,6 @@ CHANCES = (".csv", ".npy")
 _ARRAY_FILES = (".npy", ".npz", ".csv")
 # Of whoever wrote a statement, and not of what is stated.
 _SOFTWARE = re.compile(r"^Software: privote [\w.+-]+(, [\w-]+ [\w.+-]+){3}\.$", re.MULTILINE)
-DRAFT = ".draft"  # of what is written into a folder
 
 
 @contextmanager
@@ -39,9 +38,7 @@ def claimed_folder(output: Path, *, force: bool) -> Iterator[None]:
     """
     there = output.is_dir()
     if there and not force and any(file.name != DRAFT for file in output.iterdir()):
-        ways = "finish its run with `resume=True`, or " if (output / DRAFT).exists() else ""
-        rule = f"{str(output)!r} exists and is not empty; {ways}give `force=True` to overwrite"
-        raise InputError("output", rule)
+        raise InputError("output", exists(output, output / DRAFT))
     try:
         output.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=output):

@@ -95,12 +95,12 @@ def poll(
         Also write the true counts, for the owner's eyes, to DIR-owner.html beside the folder.
     """
     same = {name: str(value) for name, value in locals().items() if name not in _UNASKED}
-    from privote.files import drafted
+    from privote.files import DRAFT, drafted
     from privote.ledger import Location
     from privote.polls import poll as run
     from privote.report.polls import owners_page, pages, write_pages
 
-    from .files import DRAFT, claimed_folder, read_names
+    from .files import claimed_folder, read_names
     from .output import check_shown, say, working
 
     if plan:

@@ -246,11 +246,12 @@ def train(
         How votes become labels: ``MECHANISMS``; or package.module:Class, which runs when it is
         imported. Default: noisy tallies, as `privote label` releases them.
     """
+    from privote.files import DRAFT
     from privote.learning.jobs import Job, trained
     from privote.report import OWNER_ONLY
     from privote.report.results import write_run
 
-    from .files import DRAFT, claimed_folder
+    from .files import claimed_folder
     from .output import print_json, stages
 
     settings |= training

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from privote.accounting.renyi import rounded_up
 from privote.errors import InputError
-from privote.files import complete
+from privote.files import DRAFT, complete, exists
 from privote.planning.polls import PollPlan
 from privote.polls import PollResult, Share
 from privote.polls.poll import UNCOUNTED
@@ -67,10 +67,7 @@ def pages(folder: str | Path, *, owner: bool = False, force: bool = False) -> di
         files["owner"] = owners_page(place)
     for file in files.values():
         if file.exists() and not force:
-            raise InputError(
-                "output",
-                f"must be new, and {str(file)!r} exists; or give `force=True`",
-            )
+            raise InputError("output", exists(file, place / DRAFT))
     return files
 
 
