@@ -214,6 +214,14 @@ def test_empty_votes_have_no_ones_out_of_nothing() -> None:
     assert release.quality is None
 
 
+def test_what_is_poor_is_warned_of() -> None:
+    votes = pv.datasets.load_teacher_votes("voc2012").votes[:3000]
+    with pytest.warns(pv.PrivoteWarning, match="recall .* would help"):
+        release = pv.label(votes, **BUDGET, seed=0)
+    assert release.quality is not None
+    assert release.quality["f1"] < 0.5
+
+
 def test_what_is_good_is_said_without_a_warning(votes: np.ndarray) -> None:
     many = np.concatenate([np.repeat(votes, 4, axis=1)] * 4)
     with warnings.catch_warnings():

@@ -34,10 +34,11 @@ from .mechanisms import Mechanism, mechanism_of
 from .mechanisms.base import check_electorate
 from .mechanisms.tally import PERCENT
 from .planning.budget import queries_for
-from .release import GUARANTEES, Release, Sealed, decide, digest_of_facts
+from .release import GUARANTEES, HELPS, Release, Sealed, decide, digest_of_facts
 from .votes.cube import Ballots, BallotSource, Threshold
 
 ALL_THERE = b"all"  # the note after the last part
+POOR = 0.5  # an expected F1 that is warned of
 STOPPED = "It stopped after"  # begins the sentence that says so
 _CELL, _QUERY, _MORE = 10, 24, 1 << 16  # bytes of a label, of a row, and of everything else
 Rows = npt.NDArray[np.int64]
@@ -326,8 +327,9 @@ def with_forecast(
 def warn_of_quality(release: Release) -> None:
     """Warn of labels that are not expected to be good, and of queries that were not answered."""
     said = [*(release.forecast or {}).get("warnings", ())]
-    if "learnt" in release.terms and release.quality is None:
-        said.append(release.expected)
+    quality = release.quality
+    if "learnt" in release.terms and (quality is None or quality["f1"] < POOR):
+        said.append(release.expected if quality is None else f"{release.expected}. {HELPS}")
     stopped = [place for place, why in enumerate(release.reasons) if why.startswith(STOPPED)]
     if stopped:
         said.append(" ".join(release.reasons[stopped[0] :]))

@@ -123,7 +123,7 @@ _NEIGHBOURS = (
     "queries (replace one voter)"
 )
 _CRYPTOGRAPHIC = "the operating system's cryptographic generator"
-_HELPS = "More voters, fewer queries or a larger epsilon would help"
+HELPS = "More voters, fewer queries or a larger epsilon would help"
 _COSTS = ("price", "threshold", "reserve")  # terms that are costs
 
 
@@ -744,6 +744,8 @@ class Release(Shown):
     def expected(self) -> str:
         """The expected quality of labels decided from tallies, or why it cannot be estimated."""
         quality, unknown = self.quality, "the quality of the labels cannot be estimated"
+        if self.answered and not self.labels.any():
+            unknown = f"no label is a 1, and {unknown}"
         if quality is not None:
             after = " near each query" if "near" in self.terms else ""
             after += ", before post-processing" if self.processed else ""
@@ -752,15 +754,14 @@ class Release(Shown):
                 f"expected {figures.replace('%', ' %')} against the majority of the voters{after}"
             )
         if not self.terms["learnt"]["learns"] and self.guarantee == "allowance":
-            return f"{unknown}: there are too few voters. {_HELPS}"
+            return f"{unknown}: there are too few voters. {HELPS}"
         if not self.terms["learnt"]["learns"]:
             return f"{unknown}: with worst-case, nothing is learnt from the votes"
         if self.posterior is None or not self.posterior.fitted:
             return f"{unknown}: there are too few labels. More queries in one call would help"
         if not self.labels.any():
-            unknown = f"no label is a 1, and {unknown}"
-            return f"{unknown}: no majority stands out from the noise. {_HELPS}"
-        return f"{unknown}: majorities hardly stand out from the noise. {_HELPS}"
+            return f"{unknown}: no majority stands out from the noise. {HELPS}"
+        return f"{unknown}: majorities hardly stand out from the noise. {HELPS}"
 
     @property
     def abstained(self) -> int:

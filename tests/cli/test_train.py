@@ -219,6 +219,8 @@ def test_a_model_is_trained_charged_saved_and_used(tables, tmp_path, method, mor
     assert "for one record replaced" in (output / "statement.txt").read_text()
     student = output / "student.student"
     assert load_student(student).privacy["epsilon"] == facts["privacy"]["epsilon"]
+    checked = invoke("ledger", "check", student, "--ledger", tmp_path / "a.ledger")
+    assert checked.exit_code == 0, checked.output
     done = invoke("predict", student, tables / "test.csv", "--output", tmp_path / "p.csv", "--json")
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
@@ -240,6 +242,8 @@ def test_neighbours_vote_and_their_student_is_charged_once(tables, tmp_path):
     assert 4 < facts["release"]["epsilon"] <= 8
     owner = json.loads((tmp_path / "run" / "for-the-owner.json").read_text())
     assert owner["test"][0]["AUC"] > 0.7
+    student = tmp_path / "run" / "student.student"
+    assert invoke("ledger", "check", student, "--ledger", tmp_path / "a.ledger").exit_code == 0
     assert train(tables, *asked, "--output", tmp_path / "two").exit_code == 3  # the budget is used
 
 

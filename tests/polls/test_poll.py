@@ -101,6 +101,7 @@ def test_a_poll_that_chance_decides_says_so() -> None:
         with pytest.warns(pv.PrivoteWarning, match="winners are random"):
             result = pv.poll(source, epsilon=epsilon, delta=1e-6)
         assert result.plan.chance
+        assert result.uncertain == result.winners
     assert 300 < result.plan.gap < 600  # less than there are voters, more than half of them
     assert pv.poll(BALLOTS, **BUDGET, seed=0).plan.chance is None
 

@@ -77,7 +77,8 @@ def show(ledger: str, *, beside: Path | None = None, json: bool = False) -> None
     if rows:
         runs = f"{len(rows)} run{'s' * (len(rows) != 1)}"
         title = f"{name}: {runs} in {len(entries)} entries"
-        print_table(rows, title=title, caption="Epsilon of each run alone, at its budget's delta.")
+        caption = "Epsilon of each charge alone, by its curve: a statement may say less."
+        print_table(rows, title=title, caption=caption)
     print_table(budgets, title="Budgets")
     if allowances:
         title = "Queries left in learnt allowances, at no further charge"

@@ -222,18 +222,19 @@ def doubts_of(numbers: Numbers) -> tuple[str, ...]:
     """Return what speaks against a useful model, if anything does; from public numbers."""
     if numbers.signal < HOPELESS:
         least, so = HOPELESS, "were less accurate than always answering no"
+        aim = "to beat that"
         what = f"{numbers.protected} are too few"
     elif evidence(numbers, RARE) < LITTLE:
         least = ENOUGH / RARE
         so = f"lost labels that only {RARE:.0%} of the records have and that are hard to predict"
-        what = f"for rare labels, {numbers.protected} are too few"
+        what, aim = f"for rare labels, {numbers.protected} are too few", "for them"
     else:
         return ()
     enough = math.ceil(least * math.sqrt(numbers.labels) / numbers.epsilon)
     budget = least * math.sqrt(numbers.labels) / numbers.records
     return (
         f"{what} for {numbers.predicted} at epsilon {rounded_up(numbers.epsilon)}: on public data "
-        f"sets, models with this much noise {so}. {enough:,} would be enough, or epsilon "
+        f"sets, models with this much noise {so}. {enough:,} would be enough {aim}, or epsilon "
         f"{rounded_up(budget, 3)}{', or fewer labels' if numbers.labels > 1 else ''}.",
     )
 

@@ -28,7 +28,7 @@ from .direct.dpsgd import DPSGDClassifier
 from .direct.linear import DPLinear, DPMoments
 from .direct.training import TrainingPrivacy
 from .embedding import Embedding, embed, embedding_for, fit_embedding
-from .methods import AUTO, VOTERS, Choice, Numbers, choose, teachers_for
+from .methods import AUTO, VOTERS, Choice, Numbers, choose, doubts_of, teachers_for
 from .networks.architectures import IMAGE_NETWORKS, VECTOR_NETWORKS
 from .networks.image import ImageNetwork
 from .pate import PATEClassifier
@@ -235,7 +235,13 @@ class PrivateClassifier(Shown, LabelClassifier):
             privacy=self.privacy_,
             thresholds=self.thresholds_,
             encoder=self.encoder_,
+            doubtful=self.doubtful_,
         )
+
+    @property
+    def doubtful_(self) -> bool:
+        """Whether public numbers speak against a useful model: :meth:`fit` has warned."""
+        return bool(doubts_of(self.numbers_))
 
     def _numbers(
         self, records: Any, labels: Any, public: Any, ids: Any, groups: Any

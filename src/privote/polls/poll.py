@@ -194,7 +194,7 @@ def _check_people(people: str | None, ledger: Any, budget: float | None) -> None
                 raise InputError(name, "needs `ledger`", value)
         return
     if people is None:
-        raise InputError("people", "must be given with `ledger`", None)
+        raise InputError("people", "must be given with `ledger`")
     check_name("people", people)
     if budget is not None:
         positive("budget", budget)
@@ -382,10 +382,10 @@ class PollResult(Shown):
 
     @property
     def uncertain(self) -> tuple[str, ...]:
-        """Winners that may have lost without noise, by the released counts; none without shares."""
+        """Winners that may have lost without noise: all if noise picks them, else by the shares."""
         shares, apart = self.shares, self.apart
         if shares is None or apart is None:
-            return ()
+            return self.winners if self.plan.chance is not None else ()
         place = {option: at for at, option in enumerate(self.options)}
         won = set(self.winners)
         unsure = []

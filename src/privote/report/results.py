@@ -315,6 +315,7 @@ def write_run(folder: Path, outcome: Outcome) -> list[str]:
         privacy={**outcome.promise.facts(), "method": outcome.fitted.method_},
         thresholds=outcome.fitted.thresholds_,
         encoder=outcome.fitted.encoder_,
+        doubtful=outcome.fitted.doubtful_,
     )
     files = [MODEL, "statement.txt", "statement.json", "report.html"]
     if outcome.release is not None and outcome.public_rows is not None:

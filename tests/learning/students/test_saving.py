@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from tests.refusals import refused
 
-from privote.errors import InputError
+from privote.errors import InputError, PrivoteWarning
 from privote.learning.rows import label_probabilities
 from privote.learning.students.classifiers import PartialLabels, train_student
 from privote.learning.students.saving import load_student, save_student
@@ -50,6 +50,13 @@ def test_a_student_comes_back_as_it_went(tmp_path, student):
     assert (back.label_names, back.privacy) == (NAMES, {"epsilon": 2.0})
     assert back.feature_names == ("a", "b", "c")
     assert [p.name for p in tmp_path.iterdir()] == ["a.student"]
+
+
+def test_a_student_of_too_few_records_says_so_wherever_it_is_loaded(tmp_path):
+    path, model = tmp_path / "a.student", train_student(None, X, Y, random_state=0)
+    save_student(path, model, label_names=NAMES, doubtful=True)
+    with pytest.warns(PrivoteWarning, match="always answering no"):
+        load_student(path)
 
 
 class Bomb:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import warnings
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..._version import __version__, check_written, written
-from ...errors import InputError
+from ...errors import InputError, PrivoteWarning
 from ..direct.dpsgd import DPSGDClassifier
 from ..networks.image import ImageNetwork
 from ..pictures import PictureEncoder
@@ -46,6 +47,10 @@ _OURS = (
 # Networks, which are kept as arrays and the parameters they were made with.
 _NETWORKS = {"dpsgd": DPSGDClassifier, "image": ImageNetwork, "mixmatch": MixMatchClassifier}
 _MOST = 1 << 30  # bytes of a student: a zip may claim to unpack to anything
+_DOUBTFUL = (
+    "this student may be no better than always answering no: by its file, there were too few "
+    "records, or too small an epsilon, when it was trained"
+)
 _FEW = 1 << 20  # bytes of its facts
 _WORDS = 1 << 26  # bytes of what it knows about a table's columns
 
@@ -103,10 +108,12 @@ def save_student(
     privacy: dict[str, Any] | None = None,
     thresholds: npt.ArrayLike | None = None,
     encoder: TableEncoder | PictureEncoder | None = None,
+    doubtful: bool = False,
 ) -> None:
     """Write a fitted student to a file that ends in ``.student``; see :class:`SavedStudent`.
 
-    Without ``thresholds`` it has those of the model, or one half.
+    Without ``thresholds`` it has those of the model, or one half. Whoever loads a ``doubtful`` one
+    is warned.
     """
     target = _check_path(path)
     bars = getattr(model, "thresholds_", 0.5) if thresholds is None else thresholds
@@ -120,6 +127,7 @@ def save_student(
         "table": isinstance(encoder, TableEncoder),
         "pictures": encoder.to_plain() if isinstance(encoder, PictureEncoder) else None,
         "network": name,
+        "doubtful": doubtful,
     }
     if name is None:
         from skops.io import dumps
@@ -191,6 +199,8 @@ def load_student(
         bars = np.asarray(facts["thresholds"], np.float64)
         if bars.shape not in ((), (len(names),)) or not ((bars >= 0) & (bars <= 1)).all():
             raise ValueError("thresholds must be from 0 to 1: one, or one per label")
+        if facts.get("doubtful"):
+            warnings.warn(_DOUBTFUL, PrivoteWarning, stacklevel=2)
         return SavedStudent(
             model=model,
             label_names=tuple(names),
