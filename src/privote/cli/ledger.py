@@ -192,7 +192,7 @@ def check(
 
     A digest inside a file only reveals damage, since anyone who edits the file can compute a new
     one. The ledger records the outcome right after it is drawn. It does not record what is computed
-    later: names, forecasts, and labels decided from released tallies.
+    later: names, forecasts, reasons, how many were asked, and labels decided from released tallies.
 
     Parameters
     ----------

@@ -279,7 +279,8 @@ class Verb(_Command, TyperCommand):
         if sealed is not None and ctx.params.get("show_sealed"):
             more = f"\nfor the owner's eyes: {sealed}"
         elif sealed is not None and "show_sealed" in ctx.params:
-            more = "; --show-sealed shows it"
+            needs = ", with --output," if ctx.params.get("output", "") is None else ""
+            more = f"; --show-sealed{needs} shows it"
         refuse(error, self._spelling(), more, json=bool(ctx.params.get("json")))
 
     def _spelling(self) -> Spelling:
