@@ -436,7 +436,7 @@ def _by(said: Mapping[str, str]) -> str:
 
 def _flag(annotation: str, text: str) -> Any:
     info = typer.Option(help=text, rich_help_panel="Mechanism")
-    return Annotated[_TYPES[annotation][0] | None, info]
+    return Annotated[_TYPES.get(annotation, _TYPES["Any"])[0] | None, info]
 
 
 def _with_settings(cls: Class) -> Class:
