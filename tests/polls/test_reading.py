@@ -106,6 +106,7 @@ def test_a_frame_is_a_table() -> None:
         ("voter,approved\nann,Ada\n", {}, "^column "),
         ("voter,candidate,score\nann,1,5\nben,2,3\n", {"each": 5}, "^column "),
         ("voter,approved\nann,Ada\n", {"column": "approved"}, "^options "),
+        ("voter\nann\n", {}, "^column "),
         ("voter,approved\nann,Eve\n", LISTED, "line 2: .* options"),
         ("voter,approved\na,Ada;Ada\n", LISTED, "line 2: .* twice"),
         ("voter,Ada,Bo\nann,1,0\n", {"options": ["Ada", "Eve"]}, "^options .*'voter'"),

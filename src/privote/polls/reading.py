@@ -182,7 +182,7 @@ def _option_columns(table: Sheet, voter: int | None, wanted: Sequence[str] | Non
         return [_place(table, name, "options") for name in wanted]
     places = [place for place in range(len(table.header)) if place != voter]
     # Of a row an approval, such as voter, option, points, its heads would be taken for options.
-    if len(places) == 1 or table.header[places[0]].casefold() in _ONE:
+    if len(places) < 2 or table.header[places[0]].casefold() in _ONE:
         raise BallotError("column", f"must be given, with the `options`, {_LISTED}")
     for place in places:
         if not table.header[place]:
