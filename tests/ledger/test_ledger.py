@@ -173,7 +173,8 @@ def _spend(place: Any, start: Any, answered: Any) -> None:
     """Answer single queries until the budget refuses; the ledger may be new to everybody."""
     start.wait(60)
     with closing(pv.Ledger.open(place)) as ledger:
-        count = 0
+        count = label(ledger, mechanism=pv.BinaryVoting(sigma=12.0)).answered
+        start.wait(60)  # each has had one: from here on whoever comes first
         try:
             while True:
                 count += label(ledger, mechanism=pv.BinaryVoting(sigma=12.0)).answered
@@ -199,7 +200,7 @@ def test_processes_never_overspend_together(
     for process in running:
         process.join(60)
     votes, mechanism = np.repeat(VOTES, 20, axis=0), pv.BinaryVoting(sigma=12.0)
-    assert max(counts) < sum(counts)  # not one alone
+    assert min(counts) > 0
     assert sum(counts) == charged(place) == label(None, votes, mechanism=mechanism, **ALL).answered
 
 
