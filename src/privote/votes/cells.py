@@ -38,6 +38,7 @@ _TIMESTAMP = re.compile(
     r"(\d{4}-\d\d-\d\d)[t ]\d\d:\d\d(:\d\d([.,]\d+)?)?(z|[+-]\d\d:?\d\d)?", re.ASCII
 )
 _EXACT = 2**53  # from here on a float no longer tells an integer from the next
+_MOST = 10**30
 _EPOCH = date(1970, 1, 1).toordinal()
 # How a formula begins in one spreadsheet or another, in either width.
 _FORMULAS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
@@ -95,10 +96,10 @@ def number(cell: Any) -> float | None:
         return None
     if isinstance(cell, date):
         raise ValueError("not a number")
-    value = float(cell)
-    if not -1e30 < value < 1e30:
+    value = float(cell) if isinstance(cell, str) else cell
+    if not -_MOST < value < _MOST:  # before an integer of any size becomes a float
         raise ValueError("not a number within bounds")
-    return value
+    return float(value)
 
 
 def day(cell: Any, form: str = ISO) -> float | None:

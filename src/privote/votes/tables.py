@@ -223,11 +223,9 @@ def _table_of(name: str, columns: Iterable[tuple[str, Any]]) -> RawTable:
     table: dict[str, Cells] = {}
     for head, values in columns:
         if head in table:
-            raise InputError(f"{name}: two columns are called {head!r:.60}")
+            raise InputError(name, f"must not have two columns called {head!r:.60}")
         if isinstance(values, str) or not hasattr(values, "__len__"):
-            raise InputError(
-                name, f"must have a list of values in every column, not in {head!r:.60}"
-            )
+            raise InputError(name, f"must have a list of values in column {head!r:.60}")
         table[head] = np.fromiter(values, object, len(values))
     lengths = {len(values) for values in table.values()}
     if len(lengths) > 1:
@@ -621,6 +619,11 @@ def _read_rows(
 def _cube(sheet: Sheet, query: _Axis, voter: _Axis, places: Ints, votes: Cells) -> Cells:
     """Return (queries, voters, labels): a missing vote is -1, a missing probability NaN."""
     sizes = []
+    gaps = np.isnan(votes) if votes.dtype.kind == "f" else votes == MISSING
+    blank = (places[1:] == -1).all(axis=0) & gaps.all(axis=1)  # no row, but a line of separators
+    places, votes = places[:, ~blank], votes[~blank]
+    if not len(votes):
+        raise BallotError(f"{sheet.name} names no voter")
     for row, axis in ((1, query), (2, voter)):
         _refuse_nobody(sheet, axis, places, row)
         if axis.names:
