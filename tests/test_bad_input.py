@@ -69,6 +69,7 @@ def each(action: Callable[..., Any], argument: str, *values: Any) -> list[Callab
 # What is done, by the argument that broke a rule.
 INPUT: Table = {
     "votes": [
+        lambda: BINARY.rdp({"a": 1}),
         lambda: electorate().answer(GOOD[:, :4]),
         lambda: electorate().answer(GOOD[:, :, :2]),
     ],
@@ -194,7 +195,6 @@ INPUT: Table = {
         for bad in ([1, 0], [[2, 0]], [[0.5, 1]], [["1", "0"]], [[1], [0, 1]], None)
     ],
     # audits
-    "votes": [lambda: BINARY.rdp({"a": 1})],
     "elections": [lambda: pv.audit.exact(BINARY, 3, 2, elections=0)],
     "draws": [lambda: pv.audit.sampled(BINARY, GOOD, GOOD, draws=1)],
 }
