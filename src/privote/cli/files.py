@@ -98,7 +98,9 @@ def write_probabilities(path: Path, release: Release) -> None:
         chances = np.zeros(release.labels.shape)
     if path.suffix == ".csv":
         queries, names = release.query_names, release.label_names
-        write_label_csv(chances.round(6), path, queries=queries, names=names)
+        # A label is 1 exactly where its printed probability is above one half.
+        printed = np.where(chances > 0.5, np.ceil(chances * 1e6), np.floor(chances * 1e6)) / 1e6
+        write_label_csv(printed, path, queries=queries, names=names)
     else:
         np.save(path, chances)
 
