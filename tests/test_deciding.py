@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 from scipy.special import ndtr
 
+import privote as pv
 from privote.deciding import Posterior, posterior
 from privote.entropy import Entropy
 from privote.errors import InputError
