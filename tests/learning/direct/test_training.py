@@ -131,7 +131,6 @@ COMMON = ({"epsilon": 0.0}, {"delta": 2.0})
 DESCENT = (
     *({"clip": 0.0}, {"learning_rate": -1.0}, {"momentum": 1.0}, {"initial_share": 0.0}),
     *({"steps": 0}, {"steps": 2.5}, {"sample_rate": 0.0}, {"sample_rate": 1.5}),
-    *({"adjacency": "swap"}, {"adjacency": "add-remove"}),
 )
 NETWORKS = (
     *({"network": "vgg"}, {"quantile": 1.0}, {"chunk": 0}, {"normalise": "mean"}),

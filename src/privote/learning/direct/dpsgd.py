@@ -103,9 +103,6 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
     adaptive
         Steer the clipping norm to ``quantile`` of the gradients' norms by a noisy count (Andrew et
         al. 2021), which is part of the same promise.
-    adjacency
-        ``"replace"``: one record changes, privote's promise. ``"add-remove"``: one record more or
-        fewer, which most of the literature quotes.
     epochs, steps, sample_rate
         How often a record takes part on average, how many gradients there are, and with which
         probability a record takes part in each; any two give the third. By default a step takes
@@ -160,7 +157,6 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
     _: KW_ONLY
     network: Network = "linear"
     adaptive: bool = False
-    adjacency: str = "replace"
     epochs: float | None = None
     steps: int | None = None
     sample_rate: float | None = None
@@ -368,7 +364,7 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
             raise InputError("epochs", "follow from `steps` and `sample_rate`: give two of three")
         steps, rate = self._sampling(records)
         decay = _schedule(self.schedule)[0]
-        return TrainingPlan(steps=steps, sample_rate=rate, adjacency=self.adjacency, decay=decay)
+        return TrainingPlan(steps=steps, sample_rate=rate, decay=decay)
 
 
 def _schedule(given: Any) -> tuple[float, float]:

@@ -192,9 +192,6 @@ class DPLinear(PrivateLinear):
     ----------
     epsilon, delta
         The promise for the whole training.
-    adjacency
-        ``"replace"``: one record changes, which is privote's promise; ``"add-remove"``: one record
-        more or fewer, which most of the literature quotes and which needs half the noise.
     steps, sample_rate
         How many gradients, and which share of the records each of them takes; 1 is all of them.
     clip
@@ -240,7 +237,6 @@ class DPLinear(PrivateLinear):
     epsilon: float = 8.0
     delta: float = 1e-5
     _: KW_ONLY
-    adjacency: str = "replace"
     steps: int = 100
     sample_rate: float = 1.0
     clip: float = 1.0
@@ -258,9 +254,7 @@ class DPLinear(PrivateLinear):
         check_descent(self)
         if self.power != 0:
             positive("power", self.power)
-        return TrainingPlan(
-            steps=self.steps, sample_rate=self.sample_rate, adjacency=self.adjacency
-        )
+        return TrainingPlan(steps=self.steps, sample_rate=self.sample_rate)
 
     def _prepare(self, rows: Any, Y: Labels, unit: Persons, X_public: Any, records: int) -> Any:
         self._look(X_public, records, Y.shape[1])

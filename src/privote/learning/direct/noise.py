@@ -3,15 +3,11 @@ r"""How much noise private training needs, and where that noise comes from.
 Each of T steps samples every record with probability q (Poisson), lets it add a vector of norm at
 most C, and adds Gaussian noise of standard deviation z·C to the sum: z is the *noise multiplier*.
 
-Adjacency. privote's promise is about *replacing* one record; most of the literature on DPSGD is
-about *adding or removing* one, which is weaker: at q = 1 it needs half the noise. The pair of
-distributions that dominates one step is
+The promise is about *replacing* one record. The pair of distributions that dominates one step is
+(1−q)·N(0, z²) + q·N(−1, z²) against (1−q)·N(0, z²) + q·N(1, z²).
 
-- add-remove: (1−q)·N(0, z²) + q·N(1, z²) against N(0, z²), both ways round;
-- replace: (1−q)·N(0, z²) + q·N(−1, z²) against (1−q)·N(0, z²) + q·N(1, z²).
-
-Proof of the second. Given the sampled others, the outputs are P = (1−q)·N₀ + q·N_v and
-Q = (1−q)·N₀ + q·N_w with \|v\|, \|w\| ≤ 1 in units of C. For any set A with a = N₀(A),
+Proof. Given the sampled others, the outputs are P = (1−q)·N₀ + q·N_v and Q = (1−q)·N₀ + q·N_w
+with \|v\|, \|w\| ≤ 1 in units of C. For any set A with a = N₀(A),
 P(A) − γ·Q(A) = (1−q)(1−γ)·a + q·N_v(A) − γq·N_w(A), and by Neyman and Pearson
 N_v(A) ≤ Φ(Φ⁻¹(a) + 1/z) and N_w(A) ≥ Φ(Φ⁻¹(a) − 1/z). A half-space meets both bounds at once if v
 and w are opposite unit vectors, so no other pair has a larger divergence, for any γ. Averaging over
@@ -38,10 +34,10 @@ from scipy.special import logsumexp, ndtri
 
 from ...accounting.renyi import UPWARDS
 from ...entropy import Entropy
-from ...errors import InputError, positive, whole
+from ...errors import positive, whole
 from ..rows import Floats, fraction
 
-ADJACENCIES = ("replace", "add-remove")
+_SHIFT = 2.0  # how far replacing a record moves a sum, in units of C
 _TOLERANCE = 1e-3  # how far above the least noise multiplier the search may stop, relative
 _STOP = 1e-15  # how far from an analytic epsilon its search may stop: far below `UPWARDS`
 _STAGES = 10  # of a schedule: a price takes as many times longer
@@ -68,8 +64,6 @@ class TrainingPlan:
         How many noisy sums are released.
     sample_rate
         With which probability a record takes part in a step; 1 means all of them, every time.
-    adjacency
-        ``"replace"`` (privote's promise) or ``"add-remove"`` (most of the literature).
     decay
         The noise multiplier of the last steps, in units of that of the first. In between it moves
         in ten stages of equally many steps, each by the same factor.
@@ -77,17 +71,12 @@ class TrainingPlan:
 
     steps: int
     sample_rate: float = 1.0
-    adjacency: str = "replace"
     decay: float = 1.0
 
     def __post_init__(self) -> None:
         whole("steps", self.steps)
         fraction("sample_rate", self.sample_rate, "(]")
         positive("schedule", self.decay)
-        if self.adjacency not in ADJACENCIES:
-            raise InputError(
-                "adjacency", f"must be one of {', '.join(ADJACENCIES)}", self.adjacency
-            )
 
     @property
     def stages(self) -> list[tuple[float, int]]:
@@ -107,10 +96,13 @@ class TrainingPlan:
         noise_multiplier = positive("noise_multiplier", noise_multiplier)
         fraction("delta", delta, "()")
         if self.sample_rate == 1:
-            one = noise_multiplier / (self._reach * self._root)
+            one = noise_multiplier / (_SHIFT * self._root)
             value = dp_accounting.get_epsilon_gaussian(one, delta, tol=_STOP)
         else:
-            accountant = self._accountant().compose(self._event(noise_multiplier))
+            from dp_accounting.pld import PLDAccountant
+
+            replaced = dp_accounting.NeighboringRelation.REPLACE_ONE
+            accountant = PLDAccountant(replaced, _INTERVAL).compose(self._event(noise_multiplier))
             value = accountant.get_epsilon(delta)
         return UPWARDS * float(value)
 
@@ -123,7 +115,7 @@ class TrainingPlan:
         if self.sample_rate == 1:
             # Twice: once is what `epsilon` adds, and both searches stop on any side.
             found = float(dp_accounting.get_sigma_gaussian(epsilon / UPWARDS**2, delta))
-            found *= self._reach * self._root
+            found *= _SHIFT * self._root
         else:
             found = self._search(epsilon, delta)
         while self.epsilon(found, delta) > epsilon:  # a search stops near its target, on any side
@@ -136,13 +128,11 @@ class TrainingPlan:
         With sampling: the divergence of the dominating pair; beyond order 128 that of a step which
         takes every record, which is no less (quasi-convexity).
         """
-        if self.adjacency != "replace":
-            raise InputError("adjacency", "must be 'replace' for a curve", self.adjacency)
         first = positive("noise_multiplier", noise_multiplier)
         total = np.zeros(len(orders))
         for factor, steps in self.stages:
             z = factor * first
-            each = self._reach**2 * np.asarray(orders, np.float64) / (2 * z**2)
+            each = _SHIFT**2 * np.asarray(orders, np.float64) / (2 * z**2)
             for place, order in enumerate(orders if self.sample_rate < 1 else ()):
                 if order <= _LAST_ORDER:
                     each[place] = min(each[place], _sampled_rdp(z, self.sample_rate, float(order)))
@@ -153,19 +143,6 @@ class TrainingPlan:
     def _root(self) -> float:
         """The root of the number of steps; of those with less noise each counts for more."""
         return math.sqrt(sum(steps / factor**2 for factor, steps in self.stages))
-
-    @property
-    def _reach(self) -> float:
-        """How far one record can move a sum, in units of C."""
-        return 2.0 if self.adjacency == "replace" else 1.0
-
-    def _accountant(self) -> Any:
-        from dp_accounting import NeighboringRelation
-        from dp_accounting.pld import PLDAccountant
-
-        known = NeighboringRelation
-        relation = known.REPLACE_ONE if self.adjacency == "replace" else known.ADD_OR_REMOVE_ONE
-        return PLDAccountant(relation, _INTERVAL)
 
     def _event(self, noise_multiplier: float) -> Any:
         import dp_accounting as dp
@@ -178,10 +155,10 @@ class TrainingPlan:
         return dp.ComposedDpEvent(events)
 
     def _search(self, epsilon: float, delta: float) -> float:
-        # Rényi's bound for add-remove takes a moment and lies close to the answer.
+        # Rényi's bound for adding a record takes a moment, and its noise is a fair first guess.
         least = _LEAST / min(1.0, self.decay)
         near = _least_noise(lambda z: self._renyi(z, delta) - epsilon, 1.0, 1e-2, least)
-        start = near * math.sqrt(self._reach)
+        start = near * math.sqrt(_SHIFT)
         return _least_noise(lambda z: self.epsilon(z, delta) - epsilon, start, _TOLERANCE, least)
 
     def _renyi(self, noise_multiplier: float, delta: float) -> float:
@@ -350,7 +327,7 @@ def split_for_clipping(noise_multiplier: float, batch: float) -> tuple[float, fl
     Theorem 1 of Andrew, Thakkar, McMahan and Ramaswamy (2021): a record adds its gradient, of norm
     at most C, and ±1/2 for whether it was below C. With z_g for the gradients and deviation s for
     the count, one record's vector has the norm (1/z_g² + 1/(2s)²)^½ in units of the noise, so
-    1/z² = 1/z_g² + 1/(2s)² costs what z costs alone, under either adjacency.
+    1/z² = 1/z_g² + 1/(2s)² costs what z costs alone.
 
     Returns
     -------

@@ -15,9 +15,9 @@ norm): no gradient, no sample, no row.
 with none: who takes part in a step is sampled by person. It adds the mean of the gradients of its
 records, shortened to the clipping norm C as a whole. That vector is made of this person's records
 and of public or released numbers alone, and its norm is at most C, however many records there are.
-So replacing a person moves the sum by at most 2C, and adding or removing one by at most C: what a
-record does, at the same price. The number of persons is public, the numbers of their records are
-not: nothing is divided by these but the person's own sum.
+So replacing a person moves the sum by at most 2C: what a record does, at the same price. The number
+of persons is public, the numbers of their records are not: nothing is divided by these but the
+person's own sum.
 """
 
 from __future__ import annotations
@@ -267,10 +267,8 @@ class TrainingPrivacy(Shown):
     ----------
     epsilon, delta
         The promise, for all steps together.
-    adjacency
-        What is protected: one record *replaced*, or one *added or removed*.
     protects
-        A record; or a person.
+        What may be replaced by any other: a record; or a person.
     released
         What was released, and nothing else: :data:`GRADIENTS` or :data:`MOMENTS`.
     noise_multiplier, steps, sample_rate
@@ -278,8 +276,7 @@ class TrainingPrivacy(Shown):
     decay
         The noise multiplier of the last steps in units of the first; 1 where it stays.
     records
-        How many took part: records, or persons. Sums are scaled by it, so it counts as public,
-        under either adjacency.
+        How many took part: records, or persons. Sums are scaled by it, so it counts as public.
     simulated
         True if the noise came from a seed: then nobody is protected.
     dataset, ledger
@@ -293,7 +290,6 @@ class TrainingPrivacy(Shown):
 
     epsilon: float
     delta: float
-    adjacency: str
     noise_multiplier: float
     steps: int
     sample_rate: float
@@ -317,8 +313,7 @@ class TrainingPrivacy(Shown):
 
     def statement(self) -> str:
         """Return one sentence for whoever reads the model."""
-        what = "replaced" if self.adjacency == "replace" else "added or removed"
-        who = f"one {'person' if self.protects == PERSON else 'record'} {what}"
+        who = f"one {'person' if self.protects == PERSON else 'record'} replaced"
         promise = f"({rounded_up(self.epsilon, 5)}, {rounded_up(self.delta)})"
         if self.simulated:
             return (
@@ -406,7 +401,7 @@ def begin(
     Parameters
     ----------
     plan
-        Steps, sampling rate and adjacency.
+        Steps and sampling rate.
     epsilon, delta
         The promise; with a ledger the data set's budget.
     records, labels, simulated, persons, released
@@ -449,7 +444,6 @@ def begin(
     privacy = TrainingPrivacy(
         epsilon=plan.epsilon(noise, delta),
         delta=delta,
-        adjacency=plan.adjacency,
         noise_multiplier=noise,
         steps=plan.steps,
         sample_rate=plan.sample_rate,
@@ -472,8 +466,6 @@ def _charge(
 
     Returns what its entry says of the training.
     """
-    if plan.adjacency != "replace":
-        raise InputError("adjacency", "must be 'replace' with a ledger", plan.adjacency)
     budget, ledger = accounts.budget, accounts.ledger
     named = {"mechanism": released, "steps": plan.steps, "sample_rate": plan.sample_rate}
     if plan.decay != 1:
