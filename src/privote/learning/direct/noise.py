@@ -24,7 +24,7 @@ privacy losses, are added up; the clipping norm has no price, since noise is in 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +51,6 @@ _GRID = -20  # a noisy sum is rounded to about a millionth of its noise
 # more than was priced: n vectors, summed in blocks of b, are off by at most 2^-53 (b + n / b) n
 # times their norm (Higham 2002, section 4.2), which this covers up to 20 million rows.
 SUM_HAIR = 1e-4
-_CLIPS = (1e-30, 1e30)  # clipping norms that neither vanish nor overflow, however long they adapt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,63 +250,6 @@ class Noise:
         return np.asarray(np.rint(noisy / step) * step)
 
 
-class NoisySteps:
-    """What steps on sums of clipped vectors release, whoever adds them up.
-
-    A noisy count may steer the clipping norm to a quantile of the norms (Andrew et al. 2021); its
-    noise is part of the same price. Adaptive clipping is written out because ``AdaClipDPOptimizer``
-    of Opacus 1.6 departs from the theorem it cites: it divides by the size of the sampled batch,
-    which is private, and adds up 0 and 1, which one record more moves by 1 where the theorem allows
-    1/2.
-
-    Parameters
-    ----------
-    noise
-        Where it comes from.
-    multipliers
-        (steps,) the noise multiplier of each step.
-    clip, falls
-        The largest norm of what one record adds, and by which factor it has changed in the end.
-    batch
-        The expected number of records in a step, which is public; the sampled size is not.
-    quantile
-        Of the norms, to which a count steers the clipping norm; None leaves it.
-    """
-
-    def __init__(
-        self,
-        noise: Noise,
-        multipliers: Sequence[float] | Floats,
-        *,
-        clip: float,
-        batch: float,
-        quantile: float | None,
-        falls: float = 1.0,
-    ) -> None:
-        self.clip, self.batch = clip, batch
-        self._noise, self._quantile, self._multipliers = noise, quantile, multipliers
-        self._falls = scheduled(falls, len(multipliers))
-
-    def bound(self, step: int) -> float:
-        """Return the largest norm of what one record adds in a step."""
-        return self.clip * float(self._falls[step])
-
-    def release(self, step: int, sums: list[Floats], below: float) -> tuple[list[Floats], float]:
-        """Return noisy sums, and what makes means in units of the clipping norm of them.
-
-        ``below`` is the sum over records of +1/2 (not clipped) or -1/2 (clipped).
-        """
-        clip, multiplier = self.bound(step), float(self._multipliers[step])
-        if self._quantile is not None:
-            multiplier, count_noise = split_for_clipping(multiplier, self.batch)
-        unit = self.batch * clip
-        noisy = [self._noise.add(total, multiplier * clip) for total in sums]
-        if self._quantile is not None:
-            count = float(self._noise.add(np.array([below]), count_noise)[0])
-            self.clip = next_clip(self.clip, count, self.batch, quantile=self._quantile, rate=0.2)
-        return noisy, unit
-
-
 def affordable_rate(
     plan: TrainingPlan, noise_multiplier: float, records: int, keep: float
 ) -> float:
@@ -319,28 +261,3 @@ def affordable_rate(
     batch = plan.sample_rate * records
     noise = math.sqrt(sum(steps * factor**2 for factor, steps in plan.stages)) * noise_multiplier
     return batch * (1 - keep) / noise
-
-
-def split_for_clipping(noise_multiplier: float, batch: float) -> tuple[float, float]:
-    """Share one step's noise between gradients and the count that steers the clipping norm.
-
-    Theorem 1 of Andrew, Thakkar, McMahan and Ramaswamy (2021): a record adds its gradient, of norm
-    at most C, and ±1/2 for whether it was below C. With z_g for the gradients and deviation s for
-    the count, one record's vector has the norm (1/z_g² + 1/(2s)²)^½ in units of the noise, so
-    1/z² = 1/z_g² + 1/(2s)² costs what z costs alone.
-
-    Returns
-    -------
-    tuple of float
-        z_g, and s: a twentieth of the expected batch as in the paper, but at least z, so that the
-        count never takes more than a quarter.
-    """
-    count = max(batch / 20, noise_multiplier)
-    return (noise_multiplier**-2 - (2 * count) ** -2) ** -0.5, count
-
-
-def next_clip(clip: float, below: float, batch: float, *, quantile: float, rate: float) -> float:
-    """Return the next clipping norm from the noisy count of ±1/2 (below minus above, halved)."""
-    # Divided by the expected batch, which is public; the sampled size is not.
-    share = min(1.0, max(0.0, 0.5 + below / batch))
-    return min(max(clip * math.exp(-rate * (share - quantile)), _CLIPS[0]), _CLIPS[1])

@@ -8,8 +8,8 @@ goes on from there, at no further charge. The steps that a dead process drew aft
 state are drawn again, on records sampled anew. That is sound: what leaves is one draw of every
 step, each with the noise that was charged, and each chosen by the steps before it that leave, too;
 the draws that died were seen by nobody, and when a process dies does not depend on them. What is
-kept follows from noisy sums and public numbers alone (weights, their mean, momentum, the clipping
-norm): no gradient, no sample, no row.
+kept follows from noisy sums and public numbers alone (weights, their mean, momentum): no gradient,
+no sample, no row.
 
 *Persons.* With ``groups`` (or ``ids`` that occur twice) a person takes part with all records, or
 with none: who takes part in a step is sampled by person. It adds the mean of the gradients of its
@@ -208,17 +208,13 @@ class Checkpoints:
             self._next = after + max(_PAUSE, _SELDOM * (after - now))
 
 
-def check_descent(model: Any, *shares: str) -> None:
-    """Refuse settings of noisy gradient descent that make no sense.
-
-    ``shares`` name further settings strictly between 0 and 1.
-    """
+def check_descent(model: Any) -> None:
+    """Refuse settings of noisy gradient descent that make no sense."""
     positive("clip", model.clip)
     if model.learning_rate is not None:
         positive("learning_rate", model.learning_rate)
     fraction("momentum", model.momentum, "[)")
-    for name in ("initial_share", *shares):
-        fraction(name, getattr(model, name), "()")
+    fraction("initial_share", model.initial_share, "()")
 
 
 def by_person(unit: Persons) -> tuple[npt.NDArray[np.intp] | None, Sizes]:
