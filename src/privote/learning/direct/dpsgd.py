@@ -24,7 +24,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from io import BytesIO
 from math import ceil
 from time import perf_counter
@@ -269,14 +268,13 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         chunk, rows, labels, sizes, scaling = given
         records = self.privacy_.records
         mean = torch.optim.swa_utils.AveragedModel(network.train())
-        optimizer = torch.optim.SGD(
-            network.parameters(), lr=self.learning_rate_, momentum=self.momentum
-        )
-        multipliers = self.privacy_.noise_multiplier * scheduled(plan.decay, plan.steps)
-        clips, start = self.clip * scheduled(_schedule(self.schedule)[1], plan.steps), 0
+        optimizer = torch.optim.SGD(network.parameters(), self.learning_rate_, self.momentum)
+        clips = self.clip * scheduled(_schedule(self.schedule)[1], plan.steps)
+        deviations = self.privacy_.noise_multiplier * scheduled(plan.decay, plan.steps) * clips
+        done = 0
         weights = [weight for weight in network.parameters() if weight.requires_grad]
 
-        def state(done: int) -> bytes:
+        def state() -> bytes:
             held = {"weights": [weight.detach() for weight in weights], "mean": mean.state_dict()}
             held |= {"done": done, "steps": optimizer.state_dict()}
             torch.save(held, data := BytesIO())
@@ -289,14 +287,12 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
                     weight.copy_(value)
             mean.load_state_dict(held["mean"])
             optimizer.load_state_dict(held["steps"])
-            start = held["done"]
-        for step in checkpoints.rest(start):
-            clip, multiplier = float(clips[step]), float(multipliers[step])
-            total = ClippedSum(weights, clip)
+            done = held["done"]
+        for step in checkpoints.rest(done):
+            total = ClippedSum(weights, float(clips[step]))
             persons = noise.sample(records, plan.sample_rate)
-            chosen = rows_of(persons, sizes)
             owners = None if sizes is None else np.repeat(persons, sizes[persons])
-            for some, place in padded_blocks(chosen, chunk):
+            for some, place in padded_blocks(rows_of(persons, sizes), chunk):
                 batch = torch.tensor(scaling(rows[some]))  # a copy: aligned the same every time
                 truth = torch.tensor(labels[some]).float()
                 parts = gradients(network, batch, truth, self.device)
@@ -306,16 +302,17 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
                     total.add_means(parts, owners[place], sizes)
             total.close()
             # The expected size of a batch is public; the sampled one is not.
-            unit = plan.sample_rate * records * clip
+            unit = plan.sample_rate * records * float(clips[step])
             for weight, part in zip(weights, total.sums, strict=True):
-                noisy = noise.add(part.numpy(), multiplier * clip) / unit
+                noisy = noise.add(part.numpy(), float(deviations[step])) / unit
                 weight.grad = torch.as_tensor(noisy).to(weight.dtype).view_as(weight)
             optimizer.step()
             if step >= plan.steps // 2:
                 mean.update_parameters(network)
-            checkpoints.keep(step + 1, partial(state, step + 1))
+            done = step + 1
+            checkpoints.keep(done, state)
             if self.progress is not None:
-                self.progress(step + 1, plan.steps)
+                self.progress(done, plan.steps)
         return mean.module
 
     def _sampling(self, records: int) -> tuple[int, float]:

@@ -154,17 +154,17 @@ class TrainingPlan:
         return dp.ComposedDpEvent(events)
 
     def _search(self, epsilon: float, delta: float) -> float:
-        # Rényi's bound for adding a record takes a moment, and its noise is a fair first guess.
-        least = _LEAST / min(1.0, self.decay)
-        near = _least_noise(lambda z: self._renyi(z, delta) - epsilon, 1.0, 1e-2, least)
-        start = near * math.sqrt(_SHIFT)
-        return _least_noise(lambda z: self.epsilon(z, delta) - epsilon, start, _TOLERANCE, least)
-
-    def _renyi(self, noise_multiplier: float, delta: float) -> float:
         from dp_accounting.rdp import RdpAccountant
 
-        accountant = RdpAccountant([2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256])
-        return float(accountant.compose(self._event(noise_multiplier)).get_epsilon(delta))
+        def excess(z: float) -> float:
+            accountant = RdpAccountant([2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256])
+            return float(accountant.compose(self._event(z)).get_epsilon(delta)) - epsilon
+
+        # Rényi's bound for adding a record takes a moment, and its noise is a fair first guess.
+        least = _LEAST / min(1.0, self.decay)
+        near = _least_noise(excess, 1.0, 1e-2, least)
+        start = near * math.sqrt(_SHIFT)
+        return _least_noise(lambda z: self.epsilon(z, delta) - epsilon, start, _TOLERANCE, least)
 
 
 def scheduled(last: float, steps: int) -> Floats:
