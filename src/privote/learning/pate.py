@@ -244,6 +244,8 @@ class PATEClassifier(Shown, LabelClassifier):
             guarantee = "allowance" if lasting else guarantee_of(self.mechanism, budget, *size)
         self._check_queries(guarantee, len(order))
         rows = order[: self.queries]
+        goes_on = electorate is not None and _is_auto(self.mechanism)
+        plan_for = len(order) if goes_on else None
         with drafted(draft, asked, resume=resume) as kept:
             parts = None if kept is None else KeptReleases(kept)
             # Without a ledger that lasts, records would be with other voters now, who have
@@ -272,12 +274,11 @@ class PATEClassifier(Shown, LabelClassifier):
                     protects=who.protected(self.voters, known=known),
                     draft=kept,
                 ) as guardian:
-                    goes_on = electorate is not None and guardian.learns
                     release = guardian.release(
                         ballots,
                         queries=self.queries if guarantee in _FIXED else None,
                         parts=parts,
-                        plan_for=len(order) if goes_on else None,
+                        plan_for=plan_for,
                     )
                 self.public_rows_ = rows[: release.answered]
                 say("labelling", release.answered, len(rows))
