@@ -408,6 +408,8 @@ class KeptReleases:
     ----------
     name
         Gives a part its public names; it takes where its first query is, too.
+    rows
+        Which row of a pool each query is, where they come from one: noted with every part.
     answered
         How many queries have their labels in the parts that were read, or kept.
     since
@@ -417,14 +419,15 @@ class KeptReleases:
     def __init__(self, draft: Draft) -> None:
         self.draft, self.answered, self.since = draft, 0, 0
         self.name: Callable[[Release, int], Release] = lambda part, start: part
+        self.rows: Rows | None = None
 
     @property
     def all_there(self) -> bool:
         """Whether all that is to be released is in the draft."""
         return self.draft.last == ALL_THERE
 
-    def kept(self, queries: int | None, rows: Rows | None = None) -> Release | None:
-        """Return the next part that was kept, which must be about so many queries, or these rows.
+    def kept(self, queries: int | None) -> Release | None:
+        """Return the next part that was kept, which must be about so many queries.
 
         None where there is no more.
         """
@@ -432,6 +435,7 @@ class KeptReleases:
         if data is None:
             return None
         part, about = _part(data)
+        rows = self._rows_of(part)
         if queries not in (None, part.answered) or not (
             rows is None or np.array_equal(rows, about)
         ):
@@ -452,10 +456,14 @@ class KeptReleases:
         with np.load(BytesIO(data), allow_pickle=False) as arrays:
             return (arrays["spent"], arrays["refused"]) if "spent" in arrays else None
 
-    def keep(self, part: Release, rows: Rows | None = None) -> None:
+    def _rows_of(self, part: Release) -> Rows | None:
+        """Return the rows of the next part."""
+        return None if self.rows is None else self.rows[self.answered :][: part.answered]
+
+    def keep(self, part: Release) -> None:
         """Append a part of a release, durably."""
-        data = BytesIO()
-        about = {} if rows is None else {"rows": np.asarray(rows, np.int64)}
+        data, rows = BytesIO(), self._rows_of(part)
+        about = {} if rows is None else {"rows": rows}
         if rows is None and "taken" in vars(part.sealed):
             about |= dict(zip(("spent", "refused"), part.sealed.taken, strict=True))
         np.savez_compressed(data, **self.name(part, self.answered).arrays(), **about)

@@ -111,7 +111,7 @@ def votes(
     settings=Group(
         of="PATEClassifier",
         only=(
-            *("n_teachers", "threshold", "embedding", "student", "rounds", "n_jobs"),
+            *("n_teachers", "threshold", "embedding", "student", "n_jobs"),
             *("guarantee", "queries"),
         ),
         unset=True,
