@@ -97,7 +97,7 @@ def test_intervals_and_calls_hold_as_often_as_promised() -> None:
 
 
 def test_a_poll_that_chance_decides_says_so() -> None:
-    for source, epsilon in (({"voter": "ab", "Ada": "11", "Bo": "01"}, 1.0), (BALLOTS, 0.05)):
+    for source, epsilon in (({"voter": ["a", "b"], "Ada": [1, 1], "Bo": [0, 1]}, 1.0), (BALLOTS, 0.05)):
         with pytest.warns(pv.PrivoteWarning, match="winners are random"):
             result = pv.poll(source, epsilon=epsilon, delta=1e-6)
         assert result.plan.chance
@@ -174,7 +174,7 @@ def test_it_is_charged_then_drawn_and_what_was_drawn_is_resumed(
         with refused(None, ChargedError):
             pv.poll(BALLOTS, **asked)
     assert not (tmp_path / "poll.json").exists()
-    other = {"voter": "ab", "Eve": "10", "Bo": "01"}
+    other = {"voter": ["a", "b"], "Eve": [1, 0], "Bo": [0, 1]}
     with refused(None, ChargedError), pytest.warns(pv.PrivoteWarning):
         pv.poll(other, **asked, resume=True)
     result = pv.poll(BALLOTS, **asked, resume=True)

@@ -68,7 +68,7 @@ def test_uncertain_winners_are_marked_where_they_are_named(rule) -> None:
 
 @pytest.mark.filterwarnings("ignore:winners are random")
 def test_many_options_stay_on_one_sheet() -> None:
-    many = {"voter": "ab"} | {f"option {place}": "10" for place in range(80)}
+    many = {"voter": ["a", "b"]} | {f"option {place}": [1, 0] for place in range(80)}
     page = poll_page(pv.poll(many, shares=True, **BUDGET, seed=1))
     assert page.count('class="bar"') == 25
     assert "55 more options" in page

@@ -226,15 +226,19 @@ def even_race(mechanism: PollMechanism, size: PollSize, outcome: PollOutcome) ->
     """
     if not isinstance(outcome, Seats):
         return decided_gap(mechanism, size, outcome, 0.5)
-    won, lost = outcome.number, size.options - outcome.number
-    above, below = min(won, _RUNGS), min(lost, _RUNGS)
-    rungs = np.arange(above, -below, -1, dtype=np.float64)
-    times = np.ones(len(rungs), np.int64)
-    times[0] += won - above  # further up, or down, nobody is in danger
-    times[-1] += lost - below
+    ladders = []
+    for options in size.questions:
+        won, lost = outcome.number, options - outcome.number
+        above, below = min(won, _RUNGS), min(lost, _RUNGS)
+        rungs = np.arange(above, -below, -1, dtype=np.float64)
+        times = np.ones(len(rungs), np.int64)
+        times[0] += won - above  # further up, or down, nobody is in danger
+        times[-1] += lost - below
+        ladders.append((rungs, times))
 
     def right(step: float) -> bool:
-        return mechanism.chance(step * rungs, times, size.voters, outcome) >= 0.5
+        chances = (mechanism.chance(step * at, n, size.voters, outcome) for at, n in ladders)
+        return math.prod(chances) >= 0.5
 
     return least(right, 1.0, 0.01, low=1e-6)
 
@@ -252,19 +256,19 @@ def decided_gap(
         # One more than noise moves two counts towards each other: a tie is decided by a coin.
         return float(mechanism.noise.apart(size.options, confidence) + 1)
 
+    def chance(counts: list[float], times: list[int]) -> float:
+        return mechanism.chance(np.array(counts), np.array(times), size.voters, outcome)
+
     def right(gap: int) -> bool:
         if isinstance(outcome, Quota):
             bar = float(outcome.bar(size.voters))
             # Each side on its own: a count that noise moves onto the bar has lost.
-            races = [([bar + gap], [size.options]), ([bar - gap], [size.options])]
-        else:
-            assert isinstance(outcome, Seats)
-            races = [([gap, 0], [outcome.number, size.options - outcome.number])]
-        return all(
-            mechanism.chance(np.array(counts, float), np.array(times), size.voters, outcome)
-            >= confidence
-            for counts, times in races
-        )
+            sides = (chance([count], [size.options]) for count in (bar + gap, bar - gap))
+            return min(sides) >= confidence
+        assert isinstance(outcome, Seats)
+        won = outcome.number
+        races = (chance([float(gap), 0.0], [won, k - won]) for k in size.questions)
+        return math.prod(races) >= confidence
 
     most = 1
     while not right(most):
