@@ -23,7 +23,9 @@ _CELLS = 1 << 22  # of a block: 8 MB
 _ROWS = 1 << 14  # of a block, which are objects before they are an array
 _MOST_POINTS = np.iinfo(np.int16).max - 1  # what a ballot has beyond is stored as one more
 INVALID = ("error", "empty")
-DUPLICATES = ("first", "last")
+DUPLICATES = (None, "first", "last")
+_NO_ROLL = ("No column names the voters, so double votes cannot be detected.",)
+_ROLL = "The column {!r} is the public roll: who voted is not protected, how they voted is."
 
 
 class Row(NamedTuple):
@@ -60,11 +62,15 @@ class BallotRule:
     invalid
         ``"error"``: refuse the file and name the line. ``"empty"``: count it as an empty ballot;
         its voter still counts, so that the number of voters stays public.
+    duplicates
+        Which row of a voter who is named twice counts, ``"first"`` or ``"last"``; None: refuse the
+        file and name the lines.
     """
 
     most: int | None = None
     each: int = 1
     invalid: str = "error"
+    duplicates: str | None = None
 
     def __post_init__(self) -> None:
         if self.most is not None:
@@ -72,6 +78,8 @@ class BallotRule:
         object.__setattr__(self, "each", whole("each", self.each, most=_MOST_POINTS))
         if self.invalid not in INVALID:
             raise InputError("invalid", f"must be one of {', '.join(INVALID)}", self.invalid)
+        if self.duplicates not in DUPLICATES:
+            raise InputError("duplicates", "must be first or last", self.duplicates)
 
     def kept(self, block: Block, questions: Sequence[int]) -> npt.NDArray[np.bool_]:
         """Return which ballots of a block are within the rule; refuse the others if told so.
@@ -154,93 +162,31 @@ class PollBallots:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Roll:
-    """Who voted, as far as a file names them.
-
-    Attributes
-    ----------
-    column
-        The column that names them, None without one.
-    people
-        Whether it names people; else it numbers responses, of which a person may have several.
-    duplicates
-        Which row of a voter who is named twice counts, ``"first"`` or ``"last"``; None refuses.
-    """
-
-    column: str | None = None
-    people: bool = True
-    duplicates: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.duplicates not in (None, *DUPLICATES):
-            raise InputError("duplicates", "must be first or last", self.duplicates)
-
-    def drop_repeated(self, block: Block, lines: dict[str, int]) -> int:
-        """Empty the rows of voters who have another one; return how many.
-
-        ``lines`` has the line that counts of everybody seen so far.
-        """
-        pairs = zip(block.voters, block.lines, strict=True)
-        own = np.array([v is None or lines.setdefault(v, line) == line for v, line in pairs], bool)
-        if self.duplicates is None and not own.all():
-            at = int(np.argmin(own))
-            voter = block.voters[at]
-            assert voter is not None
-            raise BallotError(
-                f"lines {lines[voter]} and {block.lines[at]} name the same voter: each person has "
-                "one ballot; give `duplicates=first` or `duplicates=last` to count one of them",
-                sealed=f"the voter is {voter!r}",
-            )
-        block.times[~own] = 0
-        block.votes[~own] = 0
-        return int((~own).sum())
-
-    def notes(self, repeated: int) -> tuple[str, ...]:
-        """Return what is public about the roll, in sentences."""
-        if self.column is None:
-            return ("No column names the voters, so double votes cannot be detected.",)
-        first = (
-            f"The column {self.column!r} is the public roll: who voted is not protected, how they "
-            "voted is."
-        )
-        if not self.people:
-            first = (
-                f"The column {self.column!r} numbers responses and names nobody, so double votes "
-                "cannot be detected."
-            )
-        if self.duplicates is None:
-            return (first, "No voter is named twice.") if self.people else (first,)
-        rows = "1 row" if repeated == 1 else f"{repeated:,} rows"
-        return first, f"{rows} repeated a voter; the {self.duplicates} of each counts."
-
-
 def counted(
     options: Sequence[str],
     blocks: Callable[[], Iterable[Block]],
     rule: BallotRule,
-    roll: Roll,
+    roll: str | None = None,
     *,
-    questions: Mapping[str, int] | None = None,
     notes: tuple[str, ...] = (),
     **facts: Any,
 ) -> PollBallots:
-    """Count ballots, checking each; ``blocks`` begins to read them."""
+    """Count ballots, checking each; ``blocks`` begins to read them. The other facts are public."""
     names = tuple(options)
     twice = sorted(name for name, times in Counter(names).items() if times > 1)
     if twice:
         raise InputError(f"the option {shown(twice[0])} is named twice")
-    sizes = [*(questions or {}).values()] or [len(names)]
+    sizes = [*facts.get("questions", {}).values()] or [len(names)]
     if min(sizes) < 2:
         raise InputError(f"a poll needs at least 2 options, got {min(sizes)}")
-    lines: dict[str, int] = {}
-    if roll.duplicates == "last":
+    lines: dict[str | None, int] = {}  # where the ballot of each voter stands
+    if rule.duplicates == "last":
         for block in blocks():
-            lines.update((v, n) for v, n in zip(block.voters, block.lines, strict=True) if v)
+            lines.update(zip(block.voters, block.lines, strict=True))
     voters = emptied = repeated = 0
     counts = np.zeros(len(names), np.int64)
     for block in blocks():
-        repeated += roll.drop_repeated(block, lines)
+        repeated += _drop_repeated(block, lines, rule)
         voters += int(block.times.sum())
         if voters > MOST:  # before anything is multiplied by it
             raise BallotError(f"a poll must have at most {MOST:,} voters")
@@ -250,17 +196,33 @@ def counted(
         counts += block.times @ block.votes.astype(np.int64)
     if not voters:
         raise BallotError("there are no ballots")
+    facts |= {"emptied": emptied, "roll": roll, "repeated": repeated}
+    notes += _NO_ROLL if roll is None else (_ROLL.format(roll),)
+    if rule.duplicates is not None:
+        rows = "1 row" if repeated == 1 else f"{repeated:,} rows"
+        notes += (f"{rows} repeated a voter; the {rule.duplicates} of each counts.",)
+    elif roll is not None:
+        notes += ("No voter is named twice.",)
     return PollBallots(
-        options=names,
-        questions=questions or {},
-        rule=rule,
-        tally=PollTally(voters, counts),
-        emptied=emptied,
-        roll=roll.column if roll.people else None,
-        repeated=repeated,
-        notes=(*notes, *roll.notes(repeated)),
-        **facts,
+        options=names, rule=rule, tally=PollTally(voters, counts), notes=notes, **facts
     )
+
+
+def _drop_repeated(block: Block, lines: dict[str | None, int], rule: BallotRule) -> int:
+    """Empty the rows of voters whose ballot is on another line; return how many. Or refuse them."""
+    pairs = zip(block.voters, block.lines, strict=True)
+    other = np.array([v is not None and lines.setdefault(v, at) != at for v, at in pairs], bool)
+    if rule.duplicates is None and other.any():
+        at = int(other.argmax())
+        voter = block.voters[at]
+        raise BallotError(
+            f"lines {lines[voter]} and {block.lines[at]} name the same voter: each person has one "
+            "ballot; give `duplicates=first` or `duplicates=last` to count one of them",
+            sealed=f"the voter is {voter!r}",
+        )
+    block.times[other] = 0
+    block.votes[other] = 0
+    return int(other.sum())
 
 
 def gathered(rows: Iterator[Row], options: int) -> Iterator[Block]:

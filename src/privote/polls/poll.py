@@ -293,7 +293,6 @@ def _result(
         questions=ballots.questions,
         plan=plan,
         roll=ballots.roll,
-        repeated=ballots.repeated,
         notes=ballots.notes,
         sealed=Sealed(
             counts=counts,
@@ -431,8 +430,8 @@ class PollResult(Shown):
         What was drawn, its price and what it is good for.
     title, notes
         What the poll is called, and how its ballots were read.
-    roll, repeated
-        The column that names who voted, None without; how many rows repeated a voter.
+    roll
+        The column that names who voted; None without.
     simulated
         True if a seed was given: then nobody is protected.
     people, ledger, budget
@@ -454,7 +453,6 @@ class PollResult(Shown):
     plan: PollPlan = field(repr=False)
     title: str
     roll: str | None
-    repeated: int
     notes: tuple[str, ...]
     simulated: bool
     people: str | None = None
@@ -527,7 +525,6 @@ class PollResult(Shown):
             **self._won(),
             "voters": self.voters,
             "roll": self.roll,
-            "repeated": self.repeated,
             "most": plan.size.most,
             "each": plan.size.each,
             "epsilon": self.epsilon,

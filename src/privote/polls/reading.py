@@ -15,7 +15,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,7 @@ from ..votes.tables import (
     lines,
     open_table,
 )
-from .ballots import BallotRule, Block, PollBallots, Roll, Row, counted, gathered, integer
+from .ballots import BallotRule, Block, PollBallots, Row, counted, gathered, integer
 
 # Heads of columns that name voters, as letters and digits only, the surest first; the last names
 # responses. Google, Microsoft, LimeSurvey, SurveyMonkey, Qualtrics and Typeform export them.
@@ -67,7 +67,8 @@ PREFLIB = (".cat", ".soc", ".soi", ".toc", ".toi")
 _NAME = re.compile(r"ALTERNATIVE NAME (\d+)")
 _GROUP = re.compile(r"\{([\d\s,]*)\}|(\d+)")
 _GROUPS = re.compile(r"(?:\{[\d\s,]*\}|\d+)(?:\s*,\s*(?:\{[\d\s,]*\}|\d+))*")
-_SECTIONS = ("META", "PROJECTS", "VOTES")
+# Sections of a Pabulib file, and the columns that each must have.
+_SECTIONS = {"META": ("key",), "PROJECTS": ("project_id",), "VOTES": ("voter_id", "vote")}
 # Digits enough for any money, and no exponent that makes a number of a million digits.
 _AMOUNT = re.compile(r"[+-]?\d{0,30}(\.\d{0,30})?([eE][+-]?\d{1,2})?(/\d{1,30})?")
 _TYPES = ("approval", "choose-1", "cumulative", "scoring", "ordinal")
@@ -127,7 +128,8 @@ def read(
         given = {"most": most, "each": each, "top": top, **table, "encoding": encoding}
         _refuse({**given, "duplicates": duplicates}, "applies to a file, not to ballots")
         return source
-    rule = BallotRule(most=most, each=1 if each is None else each, invalid=invalid)
+    points = 1 if each is None else each
+    rule = BallotRule(most=most, each=points, invalid=invalid, duplicates=duplicates)
     ending = ""
     if isinstance(source, str | os.PathLike):
         path = check_file(source, "source")
@@ -135,7 +137,7 @@ def read(
     if ending in (*PREFLIB, ".pb"):  # such a file says these things itself
         _refuse(table, f"applies to a table, not to a {ending} file")
         if ending == ".pb":
-            return read_pabulib(path, rule, each, top, duplicates, encoding)
+            return read_pabulib(path, rule, each, top, encoding)
         _refuse({"duplicates": duplicates}, "needs a file that names the voters")
         return read_preflib(path, rule, top, encoding)
     _refuse({"top": top}, "applies to rankings and categories, not to a table")
@@ -145,7 +147,7 @@ def read(
     if ending in ("", ".parquet"):
         _refuse({"encoding": encoding}, "applies to a text file")
     reading = {"encoding": encoding, "ballots": True}
-    return _read_table(source, rule, duplicates, options, voter, column, reading)
+    return _read_table(source, rule, options, voter, column, reading)
 
 
 def _refuse(given: dict[str, Any], rule: str) -> None:
@@ -161,7 +163,6 @@ def _refuse(given: dict[str, Any], rule: str) -> None:
 def _read_table(
     source: Any,
     rule: BallotRule,
-    duplicates: str | None,
     options: Options,
     voter: str | None,
     column: str | Sequence[str] | None,
@@ -176,11 +177,9 @@ def _read_table(
     columns = questions or named.get("", [])
     keys = columns if voter is None else [voter, *columns]
     table = open_table(source, "source", columns=keys, **reading)
-    who, people = _voter_column(table, voter, columns)
-    if who is None and duplicates is not None:
-        raise InputError("duplicates", "needs a column that names the voters", duplicates)
-    head = None if who is None else table.header[who]
-    roll = Roll(column=head, people=people, duplicates=duplicates)
+    who, roll = _voter_column(table, voter, columns)
+    if who is None:
+        _refuse({"duplicates": rule.duplicates}, "needs a column that names the voters")
     weights = [h for h in table.header if _WEIGHT.fullmatch(_letters(h)) and h not in columns]
     if weights:
         raise BallotError(
@@ -192,8 +191,11 @@ def _read_table(
         places, skipped = _option_columns(table, who, columns)
         names = [table.header[place] for place in places]
         notes = (note, f"Not counted as options: {skipped}.") if skipped else (note,)
-        return counted(names, partial(_marked, table, who, places, rule), rule, roll, notes=notes)
+        blocks = partial(_marked, table, who, places, rule)
+        return counted(names, blocks, rule, roll, notes=notes)
     several = len(questions) > 1
+    if rule.each != 1:
+        raise InputError("each", "must be 1: lists of options have no points", rule.each)
     names = [f"{one}: {name}" if several else name for one in questions for name in named[one]]
     sizes = {one: len(named[one]) for one in questions} if several else {}
     places = [_place(table, one, "column") for one in questions]
@@ -218,8 +220,8 @@ def _named_options(options: Options, questions: list[str]) -> dict[str, list[str
     elif set(options) != set(questions):
         raise InputError("options", "must have a list for every `column`, and for no other")
     named = {one: [name_of(name) for name in names] for one, names in options.items()}
-    if not all(map(all, named.values())):
-        raise InputError("options", "must have a name each")
+    if not all(names and all(names) for names in named.values()):
+        raise InputError("options", "must be names")
     return named
 
 
@@ -237,19 +239,23 @@ def _place(table: Sheet, name: str, argument: str) -> int:
     return table.header.index(name)
 
 
-def _voter_column(table: Sheet, voter: str | None, taken: list[str]) -> tuple[int | None, bool]:
-    """Return the column that names the voters, None without one, and whether it names people."""
-    heads = [head for head in table.header if head not in taken] if voter is None else [voter]
-    kinds = {head: _VOTERS.fullmatch(_letters(head)) for head in heads}
-    ranks = {head: match.lastindex or 0 for head, match in kinds.items() if match}
+def _voter_column(
+    table: Sheet, voter: str | None, taken: list[str]
+) -> tuple[int | None, str | None]:
+    """Return where voters are named, and the head of that column unless it numbers responses."""
     if voter is not None:
-        return _place(table, voter, "voter"), ranks.get(voter) != _RESPONSE
+        at = _place(table, voter, "voter")
+        kind = _VOTERS.fullmatch(_letters(voter))
+        return at, None if kind and kind.lastindex == _RESPONSE else voter
+    kinds = {head: _VOTERS.fullmatch(_letters(head)) for head in table.header if head not in taken}
+    ranks = {head: kind.lastindex or 0 for head, kind in kinds.items() if kind}
     if not ranks:
-        return None, True
+        return None, None
     best = min(ranks, key=ranks.__getitem__)
-    # Beside a time an "ID" is a form's, which numbers responses.
+    # Beside times an "ID" is a form's own, which numbers responses.
     form = any(_EXPORT.fullmatch(_letters(head)) for head in table.header)
-    return table.header.index(best), ranks[best] != _RESPONSE and not (ranks[best] == _ID and form)
+    responses = ranks[best] == _RESPONSE or (form and ranks[best] == _ID)
+    return table.header.index(best), None if responses else best
 
 
 def _option_columns(table: Sheet, voter: int | None, wanted: list[str]) -> tuple[list[int], str]:
@@ -362,7 +368,7 @@ def _listed(cell: Any, at: dict[str, int]) -> list[int] | None:
         several = isinstance(cell, Sequence | Set | np.ndarray)
         found = [at.get(folded(_text(part) or ""), -1) for part in cell] if several else [-1]
         return None if -1 in found else found
-    for mark in ("", *_SEPARATORS):
+    for mark in ("", *(mark for mark in _SEPARATORS if mark in text)):
         parts = text.split(mark) if mark else [text]
         # Options from each part on: an option may hold the mark, and the longest counts.
         rest: dict[int, list[int]] = {len(parts): []}
@@ -399,7 +405,6 @@ def read_preflib(
         names,
         lambda: gathered(_preflib_rows(path, encoding, len(names), places), len(names)),
         rule,
-        Roll(),
         meta=meta,
         notes=(
             f"A ballot approves the options in its first {places} {what}."
@@ -476,43 +481,52 @@ def _preflib_rows(path: Path, encoding: str | None, options: int, top: int) -> I
 
 
 def read_pabulib(
-    path: Path,
-    rule: BallotRule,
-    each: int | None,
-    top: int | None,
-    duplicates: str | None,
-    encoding: str | None,
+    path: Path, rule: BallotRule, each: int | None, top: int | None, encoding: str | None
 ) -> PollBallots:
     """Read one of Pabulib's files; see :func:`privote.polls.read`.
 
     ``each`` is what was asked for: None takes points as the file's rule has them.
     """
-    file = _Pabulib.of(path, encoding)
-    kind = file.meta.get("vote_type", "")
+    meta, listed = dict[str, str](), list[tuple[int, dict[str, str]]]()
+    for section, line, row in _pabulib_rows(path, encoding):
+        if section == "VOTES":
+            break
+        if section == "META":
+            meta[row["key"]] = row.get("value", "").strip()
+        elif section == "PROJECTS":
+            listed.append((line, row))
+    kind = meta.get("vote_type", "")
     if kind not in _TYPES:
         raise UnavailableError("vote_type", f"must be one of {', '.join(_TYPES)}", kind)
-    rule, note = _pabulib_rule(file, kind, rule, each, top)
-    known = {project: place for place, project in enumerate(file.projects)}
-    places = rule.most if kind == "ordinal" else None
+    ids = [row["project_id"] for _, row in listed]
+    known = {project: place for place, project in enumerate(ids)}
+    if len(known) < len(ids):
+        raise InputError(f"the project {shown(Counter(ids).most_common(1)[0][0])} is listed twice")
+    rule, note = _pabulib_rule(meta, len(ids), kind, rule, each, top)
 
     def blocks() -> Iterator[Block]:
-        votes = file.section("VOTES")
-        rows = (_pabulib_ballot(line, row, known, rule, places, kind) for line, row in votes)
+        rows = (
+            _pabulib_ballot(line, row, known, rule, kind)
+            for section, line, row in _pabulib_rows(path, encoding)
+            if section == "VOTES"
+        )
         return gathered(rows, len(known))
 
+    costs = [_amount(row.get("cost"), f"line {line}: cost") for line, row in listed]
+    names = [row.get("name", "").strip() or row["project_id"] for _, row in listed]
     found = counted(
-        file.names,
+        _told_apart(names, ids),
         blocks,
         rule,
-        Roll(column="voter_id", duplicates=duplicates),
-        meta=file.meta,
-        costs=file.costs,
-        money=_amount(file.meta.get("budget"), "budget"),
+        "voter_id",
+        meta=meta,
+        costs=None if None in costs else tuple(cost for cost in costs if cost is not None),
+        money=_amount(meta.get("budget"), "budget"),
         notes=(note,),
     )
     votes = found.voters + found.repeated
-    for key, value in (("num_votes", votes), ("num_projects", len(file.projects))):
-        said = file.meta.get(key, "")
+    for key, value in (("num_votes", votes), ("num_projects", len(ids))):
+        said = meta.get(key, "")
         number = integer(said, key) if said.isdecimal() else value
         if number != value:
             raise BallotError(f"the file declares {key} {number} but has {value}")
@@ -520,14 +534,22 @@ def read_pabulib(
 
 
 def _pabulib_rule(
-    file: _Pabulib, kind: str, rule: BallotRule, each: int | None, top: int | None
+    meta: Mapping[str, str],
+    options: int,
+    kind: str,
+    rule: BallotRule,
+    each: int | None,
+    top: int | None,
 ) -> tuple[BallotRule, str]:
     """Return the poll's rule as the file's own settings have it, where none was given."""
-    options = len(file.projects)
+
+    def number(key: str) -> int | None:
+        return integer(meta[key], key, 1) if meta.get(key) else None
+
     if kind in ("cumulative", "scoring"):
-        total = file.number("max_sum_points")
+        total = number("max_sum_points")
         if each is None:
-            highest = file.number("max_points") or total
+            highest = number("max_points") or total
             if highest is None:
                 raise InputError("each", "must be given: the file has no max_points")
             rule = replace(rule, each=highest, most=rule.most or total)
@@ -541,19 +563,14 @@ def _pabulib_rule(
     if kind == "ordinal":
         places = min(1 if top is None else whole("top", top), options)
         return replace(rule, most=places), f"A ballot approves its first {places} places."
-    longest = 1 if kind == "choose-1" else file.number("max_length")
+    longest = 1 if kind == "choose-1" else number("max_length")
     most = longest if rule.most is None else rule.most
     said = "without a limit" if most is None else f"at most {most}"
     return replace(rule, most=most), f"A ballot approves projects, {said}."
 
 
 def _pabulib_ballot(
-    line: int,
-    record: dict[str, str],
-    known: dict[str, int],
-    rule: BallotRule,
-    places: int | None,
-    kind: str,
+    line: int, record: dict[str, str], known: dict[str, int], rule: BallotRule, kind: str
 ) -> Row:
     named = [part.strip() for part in record["vote"].split(",") if part.strip()]
     options = [known.get(project, -1) for project in named]
@@ -572,81 +589,40 @@ def _pabulib_ballot(
         points = [integer(part, f"line {line}: points") for part in given]
         if rule.each == 1:
             points = [min(value, 1) for value in points]
-    return Row(
-        line, folded(record["voter_id"]), 1, list(zip(options, points, strict=True))[:places]
-    )
+    places = rule.most if kind == "ordinal" else None
+    voter = folded(record["voter_id"])
+    return Row(line, voter, 1, list(zip(options, points, strict=True))[:places])
 
 
-@dataclass(frozen=True)
-class _Pabulib:
-    """A file whose first two sections are read."""
-
-    path: Path
-    encoding: str | None
-    delimiter: str
-    meta: dict[str, str]
-    projects: list[str]
-    names: list[str]
-    costs: tuple[Fraction, ...] | None
-
-    @classmethod
-    def of(cls, path: Path, encoding: str | None) -> _Pabulib:
-        text = lines(path, encoding)
-        first, second = next(text, "").strip(), next(text, "")
-        if first.strip(";,") != "META":
-            raise InputError("line 1: must be META in a Pabulib file")
-        bare = cls(path, encoding, delimiter_of(second), {}, [], [], None)
-        meta = {row["key"]: row.get("value", "").strip() for _, row in bare.section("META")}
-        listed = list(bare.section("PROJECTS"))
-        ids = [row["project_id"] for _, row in listed]
-        often, times = Counter(ids).most_common(1)[0] if ids else ("", 0)
-        if times > 1:
-            raise InputError(f"the project {shown(often)} is listed twice")
-        names = [row.get("name", "").strip() or row["project_id"] for _, row in listed]
-        costs = [_amount(row.get("cost"), f"line {line}: cost") for line, row in listed]
-        return cls(
-            path,
-            encoding,
-            bare.delimiter,
-            meta,
-            ids,
-            _told_apart(names, ids),
-            None if None in costs else tuple(cost for cost in costs if cost is not None),
-        )
-
-    def number(self, key: str) -> int | None:
-        """Return a whole number that the file says about itself."""
-        said = self.meta.get(key, "")
-        return integer(said, key, 1) if said else None
-
-    def section(self, wanted: str) -> Iterator[tuple[int, dict[str, str]]]:
-        """Yield the rows of a section by the names of its columns, with their lines."""
-        here = ""
-        header: list[str] = []
-        needed = {"META": ("key",), "PROJECTS": ("project_id",), "VOTES": ("voter_id", "vote")}
-        for line, record in cells(lines(self.path, self.encoding), self.delimiter):
-            if record[0].strip() in _SECTIONS and not any(cell.strip() for cell in record[1:]):
-                if here == wanted:
-                    return
-                here, header = record[0].strip(), []
-            elif here == wanted and not header:
-                header = [name.strip() for name in record]
-                for name in needed[wanted]:
-                    if name not in header:
-                        raise InputError(f"line {line}: {wanted} needs a column {name!r}")
-            elif here == wanted:
-                if len(record) > len(header):
-                    raise InputError(
-                        f"line {line}: has {len(record)} cells, and the header has {len(header)}"
-                    )
-                row = dict(zip(header, record, strict=False))
-                for name in needed[wanted]:
-                    if row.get(name) is None or (name != "vote" and not row[name].strip()):
-                        raise InputError(f"line {line}: has no {name}")
-                    row[name] = row[name].strip()
-                yield line, row
-        if here != wanted and not header:
-            raise InputError(f"a Pabulib file needs a section {wanted}")
+def _pabulib_rows(path: Path, encoding: str | None) -> Iterator[tuple[str, int, dict[str, str]]]:
+    """Yield the rows of a file by the names of their columns, each with its section and line."""
+    text = lines(path, encoding)
+    first, second = next(text, "").strip(), next(text, "")
+    if first.strip(";,") != "META":
+        raise InputError("line 1: must be META in a Pabulib file")
+    section, header = "", list[str]()
+    missing = dict(_SECTIONS)
+    for line, record in cells(lines(path, encoding), delimiter_of(second)):
+        if record[0].strip() in _SECTIONS and not any(cell.strip() for cell in record[1:]):
+            section, header = record[0].strip(), []
+        elif not header:
+            header = [name.strip() for name in record]
+            for name in missing.pop(section, ()):
+                if name not in header:
+                    raise InputError(f"line {line}: {section} needs a column {name!r}")
+        elif len(record) > len(header):
+            raise InputError(
+                f"line {line}: has {len(record)} cells, and the header has {len(header)}"
+            )
+        else:
+            row = dict(zip(header, record, strict=False))
+            for name in _SECTIONS.get(section, ()):
+                if row.get(name) is None or (name != "vote" and not row[name].strip()):
+                    raise InputError(f"line {line}: has no {name}")
+                row[name] = row[name].strip()
+            yield section, line, row
+    if missing:
+        raise InputError(f"a Pabulib file needs a section {min(missing)}")
 
 
 def _amount(text: Any, what: str) -> Fraction | None:
