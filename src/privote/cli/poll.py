@@ -148,8 +148,8 @@ def poll(
             say(f"May be published: {output / 'poll.html'}, and the same numbers in poll.json")
         if show_sealed and not json:
             say(f"For the owner's eyes, true counts: {owners_page(output)}")
-            for tie in result.sealed.ties:
-                say(f"For the owner's eyes: {tie}")
+            ties = ", ".join(result.sealed.ties)
+            say(f"For the owner's eyes, tied for the last seat: {ties or 'none'}")
 
 
 def _options(texts: list[str], columns: list[str]) -> list[str] | dict[str, list[str]] | None:

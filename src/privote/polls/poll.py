@@ -275,7 +275,7 @@ def _recorded(result: PollResult, accounts: Accounts) -> PollResult:
 def _result(
     ballots: PollBallots, plan: PollPlan, drawn: Drawn, shares: bool, **facts: Any
 ) -> PollResult:
-    names, counts, noisy = ballots.options, ballots.tally.counts, drawn.counts
+    names, noisy = ballots.options, drawn.counts
     won = [names[at] for at in np.flatnonzero(drawn.winners)]
     unsure = won if plan.chance else []
     if noisy is not None and not plan.chance:
@@ -285,7 +285,6 @@ def _result(
     if shares and noisy is not None:
         published = _published(plan, names, noisy)
         won = [share.option for share in published["shares"] if share.option in won]
-    true = [plan.outcome.winners(counts[at], ballots.voters) for at in plan.size.places]
     return PollResult(
         winners=tuple(won),
         uncertain=tuple(unsure),
@@ -294,12 +293,7 @@ def _result(
         plan=plan,
         roll=ballots.roll,
         notes=ballots.notes,
-        sealed=Sealed(
-            counts=counts,
-            winners=tuple(names[at] for at in np.flatnonzero(np.concatenate(true))),
-            emptied=ballots.emptied,
-            ties=_ties(ballots, plan),
-        ),
+        sealed=_sealed(ballots, plan),
         **published,
         **facts,
     )
@@ -343,20 +337,16 @@ def _uncertain(plan: PollPlan, won: Bools, counts: Whole) -> list[int]:
     return unsure
 
 
-def _ties(ballots: PollBallots, plan: PollPlan) -> tuple[str, ...]:
-    """Return in words where true counts decide nothing. Sealed."""
-    told = []
-    names = tuple(ballots.questions) or ("",)
-    for question, places in zip(names, plan.size.places, strict=True):
-        counts, lead = ballots.tally.counts[places], f"{question}: " if question else ""
-        if not counts.any():
-            told.append(f"{lead}nobody approved any option.")
-        elif isinstance(plan.outcome, Seats):
-            last = np.sort(counts)[-plan.outcome.number]
-            tied = [ballots.options[at] for at in places[counts == last]]
-            if (counts >= last).sum() > plan.outcome.number:
-                told.append(f"{lead}a tie for the last seat between {', '.join(tied)}.")
-    return tuple(told)
+def _sealed(ballots: PollBallots, plan: PollPlan) -> Sealed:
+    """Return the true counts, who wins by them, and which options a tie-break decides on."""
+    names, counts = np.array(ballots.options, object), ballots.tally.counts
+    winners, ties = list[str](), list[str]()
+    for at in plan.size.places:
+        won = plan.outcome.winners(counts[at], ballots.voters)
+        winners += names[at[won]].tolist()
+        if isinstance(plan.outcome, Seats) and counts[at[won]].min() == counts[at[~won]].max():
+            ties += names[at[counts[at] == counts[at[won]].min()]].tolist()
+    return Sealed(counts=counts, winners=tuple(winners), ties=tuple(ties), emptied=ballots.emptied)
 
 
 def _share(plan: PollPlan, option: str, count: int) -> Share:
@@ -439,8 +429,9 @@ class PollResult(Shown):
     new
         Whether nothing was charged to these people before.
     sealed
-        For the owner's eyes: the true ``counts``, ``winners`` and ``ties``, and how many ballots
-        were ``emptied``. Epsilon and delta do not cover them; never saved, printed or pickled.
+        For the owner's eyes: the true ``counts`` and ``winners``, the ``ties`` for a last seat, and
+        how many ballots were ``emptied``. Epsilon and delta do not cover them; never saved, printed
+        or pickled.
     """
 
     winners: tuple[str, ...]

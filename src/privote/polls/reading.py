@@ -57,6 +57,7 @@ _EXPORT = re.compile(
     r"(?:recipient)?(?:first|last)name|durationinseconds|distributionchannel|"
     r"location(?:latitude|longitude)|external(?:data)?reference|customdata\d*"
 )
+_NOBODY = ("", "anonymous")  # which Microsoft's forms call everybody without an account
 _WEIGHT = re.compile(r"(?:vote|voter)?weights?|wt|weighting")
 _ONE = ("option", "choice", "candidate", "project", "approval")  # heads of what is no option
 _SEPARATORS = ";|,/\n"  # between the options of a list
@@ -263,12 +264,9 @@ def _option_columns(table: Sheet, voter: int | None, wanted: list[str]) -> tuple
     if wanted:
         return [_place(table, name, "options") for name in wanted], ""
     heads = dict(enumerate(table.header))
-    added = [
-        at
-        for at, head in heads.items()
-        if _EXPORT.fullmatch(_letters(head)) or _VOTERS.fullmatch(_letters(head))
-    ]
-    places = [place for place in heads if place != voter and place not in added]
+    known = {at: _letters(head) for at, head in heads.items() if at != voter}
+    added = [at for at, k in known.items() if _EXPORT.fullmatch(k) or _VOTERS.fullmatch(k)]
+    places = [place for place in known if place not in added]
     # Of a row an approval, such as voter, option, points, its heads would be taken for options.
     if len(places) < 2 or heads[places[0]].casefold() in _ONE:
         raise BallotError("column", f"must be given, with the `options`, {_LISTED}")
@@ -283,7 +281,7 @@ def _option_columns(table: Sheet, voter: int | None, wanted: list[str]) -> tuple
             "line 1: must be a header with the options' names, not a ballot; e.g. voter,Ada,Bo "
             "followed by ann,1,0. The column `voter` is optional"
         )
-    return places, ", ".join(repr(heads[at]) for at in added if at != voter)
+    return places, ", ".join(repr(heads[at]) for at in added)
 
 
 def _marked(
@@ -318,8 +316,10 @@ def _voters(
     if voter is None:
         return [None] * len(rows)
     names = [folded(_text(cell) or "") for cell in columns[voter]]
-    if "" in names:
-        raise BallotError(f"{table.unit} {rows[names.index('')]}: the voter has no name")
+    for row, name in zip(rows, names, strict=True):
+        if name in _NOBODY:
+            rule = "the voter has no name; name them, or give another column as `voter`"
+            raise BallotError(f"{table.unit} {row}: {rule}")
     return names
 
 

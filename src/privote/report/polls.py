@@ -117,7 +117,7 @@ def owner_view(result: PollResult) -> str:
                 heading="True counts",
                 blocks=[
                     TableBlock(caption="True and released.", rows=rows),
-                    *result.sealed.ties,
+                    f"Tied for the last seat: {', '.join(result.sealed.ties) or 'none'}.",
                     f"Ballots that broke the poll's rule and were counted as empty: {emptied}.",
                 ],
             )
