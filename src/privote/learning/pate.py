@@ -34,6 +34,7 @@ from ..ledger import Budget, Ledger
 from ..mechanisms import Mechanism, mechanism_of
 from ..release import PERSON, RECORD, Shown
 from ..votes.cube import Ballots
+from ..votes.names import identities
 from .methods import VOTERS
 from .neighbours import NeighbourBallots
 from .networks.image import check_time
@@ -462,11 +463,13 @@ class VoterNames:
     ) -> None:
         if electorate is not None and (not isinstance(electorate, str) or not electorate.strip()):
             raise InputError("electorate", "must be a name", electorate)
-        self.ids, self.groups, self.electorate = ids, groups, electorate
+        self.ids = None if ids is None else identities(ids, "ids")
+        self.groups = None if groups is None else identities(groups, "groups")
+        self.electorate = electorate
         self._key, self.seed = key, seed
         self._nonce = secrets.token_hex(16)
 
-    def persons(self, records: int) -> Sequence[Any] | None:
+    def persons(self, records: int) -> Any:
         """Return whose each record is, where a person or an id may have several; else None."""
         names, _ = check_groups(self.ids, records, "ids")
         if self.groups is None and names is not None and len(names) < records:
@@ -533,11 +536,10 @@ class VoterNames:
             (count,) of neighbours that may have several rows: whose voter each is, in the order of
             the ballots.
         """
-        named = self.ids if self.groups is None else self.groups
-        kinds = "rows" if named is None else sorted({type(name).__name__ for name in named})
-        how = "groups" if self.groups is not None else "ids"
+        named: Any = self.ids if self.groups is None else self.groups
+        how = "rows" if named is None else "ids" if self.groups is None else "groups"
         nonce = self._nonce if self.electorate is None else f"named {self.electorate}"
-        scheme = f"{voters} {count} {how} {kinds} {nonce}".encode()
+        scheme = f"{voters} {count} {how} {nonce}".encode()
         if voters == "teachers":
             mark = blake2b(scheme, key=self.key, digest_size=8).hexdigest()
             return [f"{mark}-{teacher}" for teacher in range(count)]

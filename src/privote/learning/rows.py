@@ -20,6 +20,7 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin
 
 from ..errors import InputError, PrivoteWarning, finite
+from ..votes.names import identities
 
 Labels = npt.NDArray[np.int8]
 Floats = npt.NDArray[np.float64]
@@ -306,17 +307,10 @@ def deviations(X: Any) -> tuple[Floats, Floats]:
 
 
 def check_groups(
-    groups: npt.ArrayLike | None, records: int, name: str = "groups"
+    groups: Any, records: int, name: str = "groups"
 ) -> tuple[npt.NDArray[Any] | None, npt.NDArray[np.int64] | None]:
     """Return the names of persons, sorted, and each row's person by place; None without groups."""
     if groups is None:
         return None, None
-    given = np.asarray(groups)
-    if given.shape != (records,):
-        raise InputError(name, f"must name {records} records, got shape {given.shape}")
-    if given.dtype.kind == "O" and all(isinstance(each, str) for each in given):
-        given = given.astype(str)  # as tables hold texts
-    if given.dtype.kind not in "iuUS":
-        raise InputError(name, f"must be texts or integers, got dtype {given.dtype}")
-    names, person = np.unique(given, return_inverse=True)
+    names, person = np.unique(identities(groups, name, records), return_inverse=True)
     return names, person.reshape(-1).astype(np.int64)
