@@ -217,8 +217,9 @@ def test_each_path_leads_to_its_own_picture(read: Read, picture: Picture, layout
     levels = X[:].mean(axis=(1, 2, 3)) * (2**bits - 1) / (50 << (bits - 8))
     np.testing.assert_allclose(levels, range(len(files)), atol=0.05)
     made[0].unlink()
-    with pytest.raises(InputError, match=f"{made[0].name}.*http"):
+    with pytest.raises(InputError, match=r"image.*http") as caught:
         read(name, images=True)
+    assert made[0].name not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -69,17 +69,21 @@ def test_a_large_jpeg_decoded_small_is_the_same_picture(tmp_path: Path, fit: str
     assert np.abs(jpeg - png).mean() < 0.02
 
 
-def test_broken_and_absent_files_are_named(picture: Picture, tmp_path: Path, monkeypatch) -> None:
+def test_broken_and_absent_files_are_named_for_the_owner_alone(
+    picture: Picture, tmp_path: Path, monkeypatch
+) -> None:
     good = picture("good.png")
     broken = tmp_path / "broken.png"
     broken.write_bytes(good.read_bytes()[:40])
     images = Images(paths=[good, broken, tmp_path / "absent.png"], size=2)
     for index, name in ((1, "broken"), (2, "absent"), (slice(None), "broken")):
-        with pytest.raises(InputError, match=name):
+        with pytest.raises(InputError) as caught:
             images[index]
+        assert name in caught.value.sealed
+        assert name not in str(caught.value)
     assert images.unreadable().tolist() == [1, 2]
     assert images.take([0, 2]).paths.tolist() == [str(good), str(tmp_path / "absent.png")]
-    with pytest.raises(InputError, match="absent"):
+    with pytest.raises(InputError):
         images.take([0, 2]).check()
     monkeypatch.setitem(sys.modules, "PIL", None)  # without Pillow the extra is named
     with pytest.raises(MissingExtraError, match=r"\[pictures\]"):

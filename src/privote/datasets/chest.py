@@ -379,7 +379,7 @@ def _taken(
         return data
     files = paths(data)
     if len(files) and not files[0].is_file():
-        raise absent(f"the image {files[0]}", source)
+        raise absent("the image of record 0", source)
     X = Images(paths=[str(file) for file in files], size=size, channels=1, fit="crop")
     return replace(data, X=X)
 

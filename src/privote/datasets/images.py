@@ -118,17 +118,18 @@ class Images:
         return self._opened(path, self._scaled)
 
     def _opened(self, path: str, look: Callable[[Image], Look]) -> Look:
-        """Return what ``look`` sees in a file; one that is broken is named."""
+        """Return what ``look`` sees in a file; refuse one that is broken."""
         try:
             from PIL import Image
         except ImportError:
             raise missing_extra("pictures", "reading images") from None
-        check_file(path, "image")  # a named pipe would wait for ever
         try:
+            check_file(path, "image")  # a named pipe would wait for ever
             with Image.open(path, formats=_FORMATS) as image:
                 return look(image)
         except Exception as error:  # Pillow raises many kinds, by what is wrong with a file
-            raise InputError(f"the image {path} cannot be read: {error}") from None
+            sealed = f"it is {path}: {error}"  # a picture is often called as its patient
+            raise InputError("an image cannot be read", sealed=sealed) from None
 
     def _scaled(self, image: Image) -> Pixels:
         from PIL import Image as Pillow

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence, Set
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -51,7 +51,8 @@ def canonical(cell: Any) -> Cell:
     """Return what a cell is, whatever type its column had; None for a gap.
 
     A gap is None, NaN, NaT, pandas' NA or an empty text. Whole floats below 2^53 become integers. A
-    moment becomes its day. A text stays a text, without the blanks around it.
+    moment becomes its day, one of a time zone that of Greenwich: Arrow writes a whole column in the
+    zone of its first cell. A text stays a text, without the blanks around it.
 
     Raises
     ------
@@ -75,7 +76,7 @@ def canonical(cell: Any) -> Cell:
             return None
         return int(cell) if abs(cell) < _EXACT and cell.is_integer() else cell
     if isinstance(cell, datetime):
-        return cell.date()
+        return (cell.astimezone(UTC) if cell.tzinfo else cell).date()
     if isinstance(cell, Mapping | Sequence | Set | np.ndarray):
         raise TypeError("a cell must hold one value")
     return cell if isinstance(cell, date) else str(cell)
