@@ -89,7 +89,7 @@ class Ledger:
     """An append-only record of charges that survives crashes and reveals tampering.
 
     Open a file with :meth:`open`, or use :meth:`in_memory` for a single run. Threads may share a
-    ledger; a forked process must open its own.
+    ledger. A forked process may not, and cannot open a file that was open when it was forked.
 
     Examples
     --------
@@ -221,7 +221,7 @@ class Ledger:
         """
         if os.getpid() != self._process:  # before the lock: another thread's may be copied, held
             raise LedgerError(
-                "the ledger was opened before this process was forked: open it again here. A "
+                "the ledger was open when this process was forked: open it in a new process. A "
                 "ledger without a file belongs to the process that made it"
             )
         return self._lock
