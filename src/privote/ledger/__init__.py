@@ -126,17 +126,15 @@ class Ledger:
         """
         location = Location.of(path, beside)
         if readonly:
-            ledger = cls(*location.open_reader(), readonly=True)
+            store, chain, anchor = location.open_reader()
             try:
-                anchor = ledger._anchor
-                assert anchor is not None
-                wrong = against_anchor(ledger._store, anchor, anchor.read())
+                wrong = against_anchor(store, anchor, anchor.read())
                 if wrong:
                     raise LedgerError(wrong)
             except BaseException:
-                ledger.close()
+                store.close()
                 raise
-            return ledger
+            return cls(store, chain, anchor, readonly=True)
         Chain.from_environment()  # a bad key is found before anything is made
         new = location.address is not None or not location.file.exists()
         store = location.open_store(create=create)

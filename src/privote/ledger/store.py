@@ -64,26 +64,50 @@ class Store(Protocol):
     def shared(self) -> bool:
         """Whether others write to it who may keep an anchor of their own."""
 
+    @property
+    def _inside(self) -> bool:
+        """Whether its transaction is open."""
+
+    def _run(self, statement: str, *values: Any) -> Any:
+        """Run a statement in the transaction."""
+
+    def _read(self, statement: str, *values: Any) -> list[Any]:
+        """Return all rows of a query."""
+
     def reconnect(self) -> None:
         """Get hold of the database again after a :class:`LostError`."""
 
     def transaction(self) -> AbstractContextManager[None]:
         """Hold the only write lock until the block ends; commit, or undo everything."""
 
-    def append(self, row: Row) -> None:
-        """Add a row; only inside a transaction."""
-
-    def rows(self, after: int = 0, upto: int | None = None) -> list[Row]:
-        """Return the rows after a number, up to another, in order, sealed parts included."""
-
-    def head(self) -> Head:
-        """Return number and digest of the last row; 0 and START if there is none."""
-
     def problems(self) -> list[str]:
         """Return what is wrong with the database: its own check, and what does not belong in it."""
 
     def close(self) -> None:
         """Let go of the database."""
+
+    def append(self, row: Row) -> None:
+        """Add a row; only inside a transaction."""
+        if not self._inside:
+            raise LedgerError("append outside a transaction")
+        values = (row.number, row.at, row.body, row.digest)
+        self._run("INSERT INTO entries VALUES (?, ?, ?, ?)", *values)
+        if row.sealed is not None:
+            self._run("INSERT INTO sealed VALUES (?, ?)", row.number, row.sealed)
+
+    def rows(self, after: int = 0, upto: int | None = None) -> list[Row]:
+        """Return the rows after a number, up to another, in order, sealed parts included."""
+        found = self._read(
+            "SELECT e.number, e.at, e.body, e.digest, s.body FROM entries e LEFT JOIN sealed s "
+            "USING (number) WHERE e.number > ? AND e.number <= ? ORDER BY e.number",
+            *(after, 2**63 - 1 if upto is None else upto),
+        )
+        return [row_of(values) for values in found]
+
+    def head(self) -> Head:
+        """Return number and digest of the last row; 0 and START if there is none."""
+        found = self._read("SELECT number, digest FROM entries ORDER BY number DESC LIMIT 1")
+        return (int(found[0][0]), str(found[0][1])) if found else (0, START)
 
 
 # -- SQLite files ----------------------------------------------------------------------------------
@@ -427,7 +451,7 @@ def row_of(values: Sequence[Any]) -> Row:
     return Row(number, at, body, digest, sealed)
 
 
-class SQLiteStore(SQLiteFile):
+class SQLiteStore(SQLiteFile, Store):
     """A ledger in one file, for its owner only: the sealed parts are in there, too."""
 
     shared = False
@@ -440,29 +464,11 @@ class SQLiteStore(SQLiteFile):
     def reconnect(self) -> None:
         """Nothing to do: a file's commit is never in doubt."""
 
-    def append(self, row: Row) -> None:
-        """Add a row; only inside a transaction."""
-        if not (self._connection.in_transaction and self._database.writer == id(self)):
-            raise LedgerError("append outside a transaction")
-        self.run(
-            "INSERT INTO entries VALUES (?, ?, ?, ?)", row.number, row.at, row.body, row.digest
-        )
-        if row.sealed is not None:
-            self.run("INSERT INTO sealed VALUES (?, ?)", row.number, row.sealed)
+    @property
+    def _inside(self) -> bool:
+        return self._connection.in_transaction and self._database.writer == id(self)
 
-    def rows(self, after: int = 0, upto: int | None = None) -> list[Row]:
-        """Return the rows after a number, up to another, in order, sealed parts included."""
-        found = self.run(
-            "SELECT e.number, e.at, e.body, e.digest, s.body FROM entries e LEFT JOIN sealed s "
-            "USING (number) WHERE e.number > ? AND e.number <= ? ORDER BY e.number",
-            *(after, 2**63 - 1 if upto is None else upto),
-        )
-        return [row_of(values) for values in found]
-
-    def head(self) -> Head:
-        """Return number and digest of the last row; 0 and START if there is none."""
-        found = self.run("SELECT number, digest FROM entries ORDER BY number DESC LIMIT 1")
-        return (int(found[0][0]), str(found[0][1])) if found else (0, START)
+    _run = _read = SQLiteFile.run
 
     def problems(self) -> list[str]:
         """Return what SQLite's own check finds, what does not belong, and lost sealed rows."""
@@ -475,16 +481,13 @@ class SQLiteStore(SQLiteFile):
         except LedgerError as error:
             return [str(error)]
         belongs = {**FORMAT.tables, **FORMAT.triggers}
-        # A trigger of somebody else's can drop what is written.
-        strange = [name for name in there if name not in belongs]
-        changed = [name for name, made in belongs.items() if there.get(name) != made]
+        changed = [name for name, sql in there.items() if belongs.get(name, sql) != sql]
         return [
             *(text for text in found if text != "ok"),
-            *(f"{name!r} does not belong in a ledger" for name in strange),
-            *(
-                f"{name!r} is {'not as it was made' if name in there else 'gone'}"
-                for name in changed
-            ),
+            # A trigger of somebody else's can drop what is written.
+            *(f"{name!r} does not belong in a ledger" for name in there if name not in belongs),
+            *(f"{name!r} is not as it was made" for name in changed),
+            *(f"{name!r} is gone" for name in belongs if name not in there),
             *(f"sealed row {number} belongs to no entry" for (number,) in orphans),
         ]
 
