@@ -193,8 +193,9 @@ def test_a_voter_named_twice_has_one_ballot_if_it_is_said_which(tmp_path: Path) 
     for source in (path, file(tmp_path, "n.csv", "Ada,Bo\n1,0\n"), file(tmp_path, "p.cat", CAT)):
         with refused("duplicates"):
             read(source, duplicates="both" if source == path else "first")
-    with refused(None, BallotError):  # Microsoft's word for whoever has no account
-        read(file(tmp_path, "m.csv", "Email,Ada,Bo\nanonymous,1,0\n"))
+    for name in ("anonymous", True, 2**60, ["a"]):  # Microsoft's word without an account; no names
+        with refused(None, BallotError):
+            read({"Email": [name, "b"], "Ada": [1, 0], "Bo": [0, 1]})
 
 
 def test_options_of_records_are_named(tmp_path: Path) -> None:

@@ -588,7 +588,8 @@ class PollResult(Shown):
         return {
             "winners": self._winners(),
             "rule": plan.outcome.describe(),
-            "electorate": f"{self.voters:,} voters, {len(self.options):,} options",
+            "electorate": f"{self.voters:,} voters, {len(self.options):,} options"
+            + f" on {len(self.questions)} questions" * bool(self.questions),
             "epsilon, delta": f"{rounded_up(self.epsilon)}, {rounded_up(self.delta)}",
             "mechanism": f"{plan.mechanism.facts()['mechanism']}: {plan.reason}",
             "decides": self.decides(),

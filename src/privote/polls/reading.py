@@ -318,16 +318,18 @@ def _voters(
     names = [folded(_text(cell) or "") for cell in columns[voter]]
     for row, name in zip(rows, names, strict=True):
         if name in _NOBODY:
-            rule = "the voter has no name; name them, or give another column as `voter`"
-            raise BallotError(f"{table.unit} {row}: {rule}")
+            raise BallotError(
+                f"{table.unit} {row}: the voter must have a name, a text or an integer below 2^53; "
+                "give another column as `voter` if this one does not name people"
+            )
     return names
 
 
 def _text(cell: Any) -> str | None:
-    """Return what stands in a cell; None where it holds several values."""
+    """Return what stands in a cell; None where that is no name: a list, a bool, a huge number."""
     try:
         return name_of(cell)
-    except TypeError:
+    except (TypeError, InputError):
         return None
 
 
