@@ -98,8 +98,9 @@ def label(
     ----------
     votes
         (queries, voters, labels): a bool or 0/1/-1 array (-1 is a missing vote), probabilities,
-        ballots, a data frame, or the path or URL of a votes file. Floats are probabilities; they
-        are rounded to percents, unless a mechanism is named or a ``threshold`` is given. Names of
+        ballots, a data frame, or the path or URL of a votes file. An array of floats holds
+        probabilities; they are rounded to percents, unless a mechanism is named or a ``threshold``
+        is given. Names of
         queries and labels, where there are any, go into the release; names of voters serve as
         ``voter_ids``.
     epsilon, delta
@@ -274,15 +275,24 @@ def _check(mechanism: Any, guarantee: Any) -> None:
         raise InputError("mechanism", rule, mechanism)
 
 
-def ballots_of(votes: Any, mechanism: Mechanism | str, threshold: Threshold = None) -> BallotSource:
+def ballots_of(
+    votes: Any,
+    mechanism: Mechanism | str,
+    threshold: Threshold = None,
+    *,
+    soft: bool | None = None,
+    **lists: Any,
+) -> BallotSource:
     """Return votes as checked ballots; probabilities in steps, where a mechanism counts these.
 
-    Whether they are probabilities is told by the type of an array, or by a mechanism that was named
-    with a grid, never by what the votes are.
+    Whether they are probabilities is told by the type of an array, by ``soft``, or by a mechanism
+    that was named with a grid, never by what the votes are. ``lists`` are public lists of queries
+    and voters (:meth:`Ballots.of`).
     """
     if isinstance(mechanism, Mechanism):
-        return Ballots.of(votes, threshold=threshold, steps=mechanism.vote_steps, soft=True)
-    return Ballots.of(votes, threshold=threshold, steps=PERCENT)
+        steps = mechanism.vote_steps
+        return Ballots.of(votes, threshold=threshold, steps=steps, soft=True, **lists)
+    return Ballots.of(votes, threshold=threshold, steps=PERCENT, soft=soft, **lists)
 
 
 def guarantee_of(

@@ -18,8 +18,9 @@ from privote.files import DRAFT, check_file, check_new, complete, exists
 from privote.ledger.records import digest_of
 from privote.release import Release, decide, digest_of_facts, read_facts, rows_of, statement_of
 from privote.votes.arrays import ArrayFile, read_npy
+from privote.votes.cells import name_in
 from privote.votes.cube import Ballots
-from privote.votes.tables import CSVFile, name_in
+from privote.votes.tables import CSVFile
 
 Array = npt.NDArray[Any]
 

@@ -402,7 +402,7 @@ def _rows(saved: Any, rows: Path, id_column: str | None) -> tuple[Any, dict[str,
     from privote.datasets import pictures
     from privote.datasets.tables import columns_of, table
     from privote.learning.pictures import PictureEncoder
-    from privote.votes.tables import name_of
+    from privote.votes.cells import name_of
 
     arrays, looks = rows.suffix == ".npz", isinstance(saved.encoder, PictureEncoder)
     if looks or (arrays and saved.encoder is None):
@@ -453,7 +453,8 @@ def _write_csv(
 
     import numpy as np
 
-    from privote.votes.tables import cell_of, write_header
+    from privote.votes.cells import cell_of
+    from privote.votes.tables import write_header
 
     with path.open("w", newline="", encoding="utf-8") as stream:
         write_header(stream, ["row", *named, *names, *map(_chance, names)])

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from privote.errors import InputError
-from privote.votes.tables import RawTable, columns_in_words, is_gap, name_of
+from privote.votes.cells import is_gap, name_of
+from privote.votes.tables import RawTable, columns_in_words
 
 from .images import Images
 from .records import MultiLabelData

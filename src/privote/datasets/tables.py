@@ -16,18 +16,13 @@ import numpy.typing as npt
 from privote.errors import InputError, PrivoteWarning, missing_extra, shown
 from privote.files import check_file, check_unpacked, why
 from privote.votes.arrays import ArrayFile
+from privote.votes.cells import ODD, VOTE_WORDS, YesNo, cell_of, is_gap, name_of
 from privote.votes.tables import (
-    ODD,
-    VOTE_WORDS,
     CSVFile,
     RawTable,
-    YesNo,
     as_csv,
-    cell_of,
     columns_in_words,
-    is_gap,
-    name_of,
-    open_sheet,
+    open_table,
     write_header,
 )
 
@@ -135,7 +130,7 @@ def columns_of(source: Any, name: str = "table") -> RawTable:
             what_to_do = as_csv(file.name)
             raise InputError(f"a table must end in {known}, got {file.name!r}{what_to_do}")
         return CSVFile(file).table()
-    return open_sheet(source, name)
+    return open_table(source, name).table()
 
 
 def write_table(path: str | Path, data: MultiLabelData) -> None:

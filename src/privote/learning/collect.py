@@ -47,9 +47,10 @@ from ..votes.arrays import (
     open_npy,
     reached,
 )
+from ..votes.cells import is_gap
 from ..votes.cube import Threshold, block_queries, check_shape, check_threshold
 from ..votes.names import Names, in_order
-from ..votes.tables import RawTable, is_frame, is_gap
+from ..votes.tables import RawTable, is_frame
 from .rows import Floats, Progress, count_rows, label_probabilities, row_size
 from .students.saving import SUFFIX, SavedStudent, load_student
 from .workers import each, on_workers, one_thread

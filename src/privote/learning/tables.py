@@ -25,7 +25,8 @@ import scipy.sparse as sp
 
 from ..datasets.tables import columns_of
 from ..errors import InputError, PrivoteWarning, shown
-from ..votes.tables import ODD, RawTable, YesNo, is_gap
+from ..votes.cells import ODD, YesNo, is_gap
+from ..votes.tables import RawTable
 from .rows import Floats
 
 Features = npt.NDArray[np.float32]

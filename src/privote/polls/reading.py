@@ -23,18 +23,16 @@ import numpy as np
 
 from ..errors import BallotError, InputError, UnavailableError, shown, whole
 from ..files import check_file
+from ..votes.cells import ODD, YesNo, name_of
 from ..votes.tables import (
-    ODD,
     CSVFile,
     Sheet,
-    YesNo,
     as_csv,
     cells,
     columns_in_words,
     delimiter_of,
     lines,
-    name_of,
-    open_sheet,
+    open_table,
 )
 from .ballots import BallotRule, Block, PollBallots, Row, counted, gathered, integer
 
@@ -105,7 +103,7 @@ def read(
     rule = BallotRule(most=most, each=1 if each is None else each, invalid=invalid)
     if not isinstance(source, str | os.PathLike):
         _refuse({"top": top, "encoding": encoding}, "applies to a file, not to a data frame")
-        return _read_table(open_sheet(source, "source"), rule, options, voter, column)
+        return _read_table(open_table(source, "source"), rule, options, voter, column)
     path = check_file(source, "source")
     ending = path.suffix.casefold()
     if ending in (*PREFLIB, ".pb"):  # such a file says these things itself

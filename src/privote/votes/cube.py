@@ -15,7 +15,7 @@ import ctypes
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Protocol, runtime_checkable
@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from ..errors import BallotError, InputError, numbers, shown, whole
 from .bits import Bits, Bytes
+from .cells import number
 from .names import Names
 
 MISSING = -1
@@ -147,26 +148,32 @@ class Ballots:
         threshold: Threshold = None,
         steps: int = 1,
         soft: bool | None = None,
+        queries_from: Any = None,
+        voters_from: Any = None,
     ) -> BallotSource:
         """Return ``votes`` as checked ballots, whatever they came as.
 
-        Ballots pass through; arrays and data frames are checked; a path or URL is read
-        (:func:`privote.votes.arrays.read`). The options are those of :meth:`from_array`; in a table
-        votes are probabilities only where ``soft`` says so.
+        Ballots pass through; arrays, data frames and mappings of columns are checked; a path or URL
+        is read (:func:`privote.votes.arrays.read`). The options are those of :meth:`from_array`; in
+        a table votes are probabilities only where ``soft`` says so. ``queries_from`` and
+        ``voters_from`` list all queries and voters, of a table in which ballots may be missing.
         """
+        from .arrays import read, refuse_lists
+        from .tables import is_frame, is_path, of_sheet, open_table
+
+        lists = {"queries_from": queries_from, "voters_from": voters_from}
+        if is_path(votes):
+            return read(votes, threshold=threshold, steps=steps, soft=soft, **lists)
+        if is_frame(votes) or isinstance(votes, Mapping):
+            sheet = open_table(votes, "votes")
+            return of_sheet(sheet, threshold=threshold, steps=steps if soft else 1, **lists)
+        refuse_lists(lists)
         if isinstance(votes, BallotSource):
             if threshold is not None:
                 raise InputError(
                     "threshold", "applies to probabilities, but these votes are already ballots"
                 )
             return votes
-        from .arrays import read
-        from .tables import is_frame, of_sheet, open_sheet
-
-        if isinstance(votes, str) or hasattr(votes, "__fspath__"):
-            return read(votes, threshold=threshold, steps=steps, soft=soft)
-        if is_frame(votes):
-            return of_sheet(open_sheet(votes, "votes"), threshold, steps if soft else 1)
         return cls.from_array(votes, threshold=threshold, steps=steps, soft=soft)
 
     @classmethod
@@ -189,7 +196,8 @@ class Ballots:
             ``None``, one value, or one per label: a probability at or above it is a yes.
         may_be_missing
             Whether a neighbour's vote could be missing. By default the type decides, never the
-            votes: bool and unsigned arrays cannot hold a missing vote, signed and float ones can.
+            votes: bool and unsigned arrays cannot hold a missing vote; signed ones, floats (NaN)
+            and lists (None) can.
         steps
             Where votes are probabilities and there is no threshold: how many steps a whole vote
             has, to which they are rounded; -1 is missing. With 1 they are refused.
@@ -201,18 +209,20 @@ class Ballots:
         shape = check_shape(array.shape)
         if may_be_missing not in (None, True, False):
             raise InputError("may_be_missing", "must be True, False or None", may_be_missing)
+        typed = hasattr(votes, "dtype") and votes.dtype.kind != "O"
+        missing = may_be_missing
+        if missing is None:
+            missing = array.dtype.kind in "if" or not typed
         if threshold is not None:
             bar = check_threshold(threshold, array.shape[2])
-            check_probabilities(array)
-            return cls(shape, lambda a, b: np.asarray(array[a:b] >= bar), missing=False)
+            check_probabilities(array, or_missing=missing)
+            return cls(shape, lambda a, b: as_votes(array[a:b], missing, bar), missing=missing)
         if soft is None:
-            soft = array.dtype.kind == "f" and hasattr(votes, "dtype")
+            soft = array.dtype.kind == "f" and typed
         if steps > 1 and soft:
             check_probabilities(array, or_missing=True)
             return cls(shape, lambda a, b: in_steps(array[a:b], steps), missing=True, steps=steps)
-        seen = check_votes(array)
-        missing = array.dtype.kind in "if" if may_be_missing is None else may_be_missing
-        if seen and not missing:
+        if check_votes(array) and not missing:
             raise BallotError("may_be_missing", "is False, but some votes are missing (-1)")
         return cls(shape, lambda a, b: as_votes(array[a:b], missing), missing=missing)
 
@@ -380,13 +390,24 @@ class SparseBallots:
 
 
 def _array(name: str, values: Any) -> Any:
-    """Return values as an array; refuse what is ragged, and masks, which would be lost."""
+    """Return values as an array; refuse what is ragged, and masks, which would be lost.
+
+    None in a list, or in an array of objects, becomes NaN.
+    """
     if isinstance(values, np.ma.MaskedArray):
         raise BallotError(name, "must not be masked; use -1 for a missing vote")
     try:
-        return values if isinstance(values, np.ndarray | StoredArray) else np.asarray(values)
-    except ValueError:
-        raise BallotError(name, "must be one array with rows of equal length") from None
+        if isinstance(values, StoredArray):
+            return values
+        array = np.asarray(values)
+        if array.dtype.kind == "O":
+            cells = (number(cell) for cell in array.ravel())
+            floats = (np.nan if cell is None else cell for cell in cells)
+            array = np.fromiter(floats, np.float64, array.size).reshape(array.shape)
+        return array
+    except (TypeError, ValueError):
+        rule = "must be one array of numbers, with rows of equal length"
+        raise BallotError(name, rule) from None
 
 
 def block_queries(voters: int, labels: int) -> int:
@@ -398,12 +419,15 @@ def block_queries(voters: int, labels: int) -> int:
     return max(fewest, _BLOCK_CELLS // cells // 8 * 8)
 
 
-def as_votes(slab: npt.NDArray[Any], missing: bool) -> Votes:
-    """Return checked votes in the type they are counted in.
+def as_votes(slab: npt.NDArray[Any], missing: bool, bar: Floats | None = None) -> Votes:
+    """Return checked votes, or probabilities with a bar, in the type in which they are counted.
 
     A copy: whoever looks at a block twice, to count surprises and then votes, must find the same,
     also in a file that somebody writes to. There a bool may hide any byte by now.
     """
+    if bar is not None or slab.dtype.kind == "f":
+        cast = slab >= bar if bar is not None else slab == 1
+        return np.where(slab >= 0, cast, MISSING).astype(np.int8) if missing else cast
     if missing:
         return slab.astype(np.int8)
     return slab.view(np.uint8) != 0 if slab.dtype == np.bool_ else slab.astype(np.bool_)
@@ -456,32 +480,38 @@ def _odd(rule: str, bad: npt.NDArray[np.bool_], slab: npt.NDArray[Any], start: i
 
 
 def check_probabilities(array: Cells, *, or_missing: bool = False) -> None:
-    """Refuse anything but numbers in [0, 1], and -1 if allowed; the message names the first."""
+    """Refuse anything but numbers in [0, 1], and -1 or NaN if allowed; name the first."""
     if array.dtype.kind not in "fiub":
         raise BallotError(f"probabilities must be numbers, got dtype {array.dtype}")
     for start, slab in _slabs(array):
-        bad = ~(((slab >= 0) & (slab <= 1)) | (or_missing & (slab == MISSING)))
+        bad = ~(((slab >= 0) & (slab <= 1)) | (or_missing & _no_vote(slab)))
         if bad.any():
             rule = "must be a probability in [0, 1]" + f" or missing ({MISSING})" * or_missing
             raise _odd(rule, bad, slab, start)
 
 
 def check_votes(array: Cells) -> bool:
-    """Refuse anything but 0, 1 and -1; return whether any vote is missing."""
+    """Refuse anything but 0, 1, and -1 or NaN; return whether any vote is missing."""
     if array.dtype.kind not in "fiub":
         raise BallotError("votes", f"must be bool or numbers, got dtype {array.dtype}")
     missing, hidden = False, array.dtype == np.bool_
     for start, slab in _slabs(array):
         # A bool from outside may hide any byte, and bytes are what is added up.
         slab = slab.view(np.uint8) if hidden else slab
-        bad = slab > 1 if hidden else ~((slab == 0) | (slab == 1) | (slab == MISSING))
+        absent = _no_vote(slab)
+        bad = slab > 1 if hidden else ~((slab == 0) | (slab == 1) | absent)
         if bad.any():
             rule = f"must be 0, 1 or missing ({MISSING})"
-            if array.dtype.kind == "f":
-                rule += "; give `threshold` if these are probabilities"
+            if slab.dtype.kind == "f":
+                rule += "; give `threshold` or `soft` if these are probabilities"
             raise _odd(rule, bad, slab, start)
-        missing = missing or bool((slab == MISSING).any())
+        missing = missing or bool(absent.any())
     return missing
+
+
+def _no_vote(slab: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    absent = slab == MISSING
+    return np.asarray(absent | np.isnan(slab) if slab.dtype.kind == "f" else absent)
 
 
 @cache

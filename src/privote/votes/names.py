@@ -25,6 +25,8 @@ _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
     "\U000e0000-\U000e0fff]"
 )
+# A type may have made these of one another: 007, 7 and 7.0.
+_NUMERAL = re.compile(r"0*(\d+)(\.0+)?", re.ASCII)
 _BLANK = "\u2800"  # a Braille cell without dots, which Unicode counts among symbols
 
 
@@ -32,7 +34,7 @@ def folded(name: str) -> str:
     """Return what a name is compared by: without invisible characters, odd spaces and case.
 
     NFKC, format and control characters removed, white space folded to one space, trimmed, and
-    case-folded. Empty for a name of which nothing is visible.
+    case-folded; a whole number without leading zeros. Empty for a name of which nothing is visible.
     """
     text = name.replace(_BLANK, " ")
     if not (text.isascii() and text.isprintable()):
@@ -40,7 +42,9 @@ def folded(name: str) -> str:
             text = _UNSEEN.sub("", normalize("NFKC", text))
             seen = (c for c in text if c.isspace() or category(c) not in ("Cf", "Cc"))
             text = normalize("NFKC", "".join(seen).casefold())
-    return " ".join(text.casefold().split())
+    text = " ".join(text.casefold().split())
+    numeral = _NUMERAL.fullmatch(text)
+    return numeral[1] if numeral else text
 
 
 def twins(names: Iterable[str]) -> list[list[str]]:
