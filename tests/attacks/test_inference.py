@@ -338,6 +338,8 @@ def seen_votes(table: Any, **how: Any) -> Any:
 @pytest.mark.parametrize("kind", VOTES)
 @pytest.mark.parametrize("form", [form for form in FORMS if form not in LISTS])
 def test_one_vote_changes_no_other(form: str, kind: str, tmp_path: Path, outcome: Outcome) -> None:
+    if kind == "str" and "parquet" in form:
+        pytest.skip("votes in Parquet are numbers or bools")
     written, soft = VOTES[kind]
     table = BALLOTS | (COUNTED if "parquet" in form else {})
     table |= {label: [*map(written, table[label])] for label in ("fever", "cough")}
