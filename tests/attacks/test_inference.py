@@ -228,10 +228,8 @@ NAMED: dict[str, tuple[str, list[Any]]] = {
     "labels of words": ("labels", ["yes", "no", "yes", "no"]),
     "ids": ("id_column", [17, 4, 12, 3]),
     "ids of texts": ("id_column", ["17", "004", "12", "3"]),
-    "long ids": ("id_column", [LONG, LONG + 1, LONG + 2, 5]),
     "groups": ("group_column", [1, 2, 2, 1]),
     "groups of texts": ("group_column", ["1", "02", "02", "01"]),
-    "long groups": ("group_column", [LONG, LONG + 1, LONG + 1, LONG + 2]),
 }
 
 
