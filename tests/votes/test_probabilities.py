@@ -12,6 +12,7 @@ from privote.labelling import ballots_of
 QUERIES, VOTERS, LABELS = 40, 30, 4
 CHANCES = np.random.default_rng(3).beta(0.3, 1.5, (QUERIES, VOTERS, LABELS)).round(3)
 CHANCES[5, 7] = -1  # a ballot that is missing
+GAPS = np.where(CHANCES == -1, np.nan, CHANCES)  # and how else that is written
 BUDGET = {"epsilon": 8.0, "delta": 1e-5, "seed": 4}
 
 
@@ -27,14 +28,14 @@ def test_floats_in_a_file_are_what_they_are_in_memory(tmp_path, kind):
     assert ballots.missing
     assert (ballots.to_array() == np.where(CHANCES == -1, -1, np.rint(100 * CHANCES))).all()
     released = pv.label(path, **BUDGET)
-    known = pv.label(CHANCES, **BUDGET)
+    known = pv.label(GAPS, **BUDGET)
     assert (released.tallies == known.tallies).all()
     assert (released.labels == known.labels).all()
     assert released.epsilon == known.epsilon
 
 
 @EVERY
-@pytest.mark.parametrize("odd", [np.nan, -0.5, 1.5, np.inf])
+@pytest.mark.parametrize("odd", [-0.5, 1.5, np.inf])
 def test_what_is_no_probability_is_refused_before_any_charge(tmp_path, kind, odd):
     cube = CHANCES.copy()
     cube[-1, 2, 1] = odd  # in the last block

@@ -33,6 +33,7 @@ Counts = npt.NDArray[np.int64]
 Margins = npt.NDArray[np.signedinteger[Any]]
 Floats = npt.NDArray[np.float64]
 
+_OBJECTS = np.dtype(object)
 _FEW = 1 << 14  # votes that are added up sooner than they are packed
 Threshold = float | npt.ArrayLike | None
 
@@ -181,6 +182,8 @@ class Ballots:
     ) -> Ballots:
         """Check an array of 0, 1, -1 or bool; or of probabilities, with a threshold or in steps.
 
+        NaN and None are missing votes, as -1 is.
+
         Parameters
         ----------
         votes
@@ -189,15 +192,15 @@ class Ballots:
             ``None``, one value, or one per label: a probability at or above it is a yes.
         may_be_missing
             Whether a neighbour's vote could be missing. By default the type decides, never the
-            votes: bool and unsigned arrays cannot hold a missing vote, signed and float ones can.
+            votes: bool and unsigned arrays cannot hold a missing vote, all else can.
         steps
             Where votes are probabilities and there is no threshold: how many steps a whole vote
             has, to which they are rounded; -1 is missing. With 1 they are refused.
         soft
             Whether they are. By default an array's floats are: the type decides, never the votes. A
-            list has none: what numpy makes of it depends on every vote in it.
+            list has none, nor has an array of objects.
         """
-        array = _array("votes", votes)
+        array = votes if isinstance(votes, StoredArray) else numbers("votes", votes, BallotError)
         shape = check_shape(array.shape)
         if may_be_missing not in (None, True, False):
             raise InputError("may_be_missing", "must be True, False or None", may_be_missing)
@@ -206,7 +209,7 @@ class Ballots:
             check_probabilities(array)
             return cls(shape, lambda a, b: np.asarray(array[a:b] >= bar), missing=False)
         if soft is None:
-            soft = array.dtype.kind == "f" and hasattr(votes, "dtype")
+            soft = array.dtype.kind == "f" and hasattr(votes, "dtype") and votes.dtype != _OBJECTS
         if steps > 1 and soft:
             check_probabilities(array, or_missing=True)
             return cls(shape, lambda a, b: in_steps(array[a:b], steps), missing=True, steps=steps)
@@ -219,8 +222,9 @@ class Ballots:
     @classmethod
     def from_packed(cls, bits: Bytes | StoredArray, shape: npt.ArrayLike) -> Ballots:
         """Take bits packed by ``np.packbits(votes)`` (whole cube, C order) and their shape."""
-        sizes, bits = _array("shape", shape), _array("votes", bits)
-        if sizes.shape != (3,) or sizes.dtype.kind not in "iu":
+        sizes = numbers("shape", shape, BallotError)
+        bits = bits if isinstance(bits, StoredArray) else numbers("votes", bits, BallotError)
+        if sizes.shape != (3,) or not _whole(sizes).all():
             raise BallotError(f"shape of packed votes must be 3 integers, got {shown(shape)}")
         queries, voters, labels = (int(size) for size in sizes)
         check_shape((queries, voters, labels))
@@ -297,7 +301,7 @@ class SparseBallots:
     >>> import numpy as np, privote as pv
     >>> votes = np.array([[True, False]])
     >>> pv.SparseBallots([0], [7], votes, queries=10, voters=50)
-    SparseBallots(10 queries, 50 voters, 2 labels, 1 ballots)
+    SparseBallots(10 queries, 50 voters, 2 labels)
     """
 
     sparse = True
@@ -312,7 +316,7 @@ class SparseBallots:
         queries: int,
         voters: int,
     ) -> None:
-        ballots = _array("votes", votes)
+        ballots = numbers("votes", votes, BallotError)
         if ballots.ndim != 2:
             raise BallotError(
                 f"votes of sparse ballots must have 2 axes (speakers, labels), "
@@ -323,15 +327,13 @@ class SparseBallots:
             raise BallotError("votes of sparse ballots must be 0 or 1; leave out silent voters")
         places = []
         for name, given, bound in (("query", query, queries), ("voter", voter, voters)):
-            array = _array(name, given)
-            if array.shape != ballots.shape[:1] or array.dtype.kind not in "iu":
-                raise BallotError(
-                    f"{name} must be {len(ballots)} integers, one per ballot, "
-                    f"got {array.dtype} of shape {array.shape}"
-                )
-            outside = array[(array < 0) | (array >= bound)]
+            array = numbers(name, given, BallotError)
+            if array.shape != ballots.shape[:1]:
+                raise BallotError(f"{name} must be one for each ballot, got shape {array.shape}")
+            outside = array[~_whole(array) | (array < 0) | (array >= bound)]
             if outside.size:
-                raise BallotError(name, f"must be from 0 to {bound - 1}", int(outside[0]))
+                rule = f"must be an integer from 0 to {bound - 1}"
+                raise BallotError(name, rule, sealed=f"it is {outside[0]}")
             places.append(array.astype(np.int64))
         order = np.lexsort((places[1], places[0]))
         self._query, self._voter = places[0][order], places[1][order]
@@ -339,16 +341,12 @@ class SparseBallots:
         same = (np.diff(self._query) == 0) & (np.diff(self._voter) == 0)
         if same.any():
             at = int(np.flatnonzero(same)[0])
-            raise BallotError(
-                f"voter {self._voter[at]} casts more than one ballot on query {self._query[at]}"
-            )
+            sealed = f"it is voter {self._voter[at]} on query {self._query[at]}"
+            raise BallotError("a voter casts more than one ballot on a query", sealed=sealed)
         self.queries, self.voters, self.labels = int(queries), int(voters), ballots.shape[1]
 
     def __repr__(self) -> str:
-        return (
-            f"SparseBallots({self.queries} queries, {self.voters} voters, {self.labels} labels, "
-            f"{len(self._votes)} ballots)"
-        )
+        return f"SparseBallots({self.queries} queries, {self.voters} voters, {self.labels} labels)"
 
     def blocks(self) -> Iterator[SparseBlock]:
         """Yield the ballots in blocks of consecutive queries."""
@@ -379,14 +377,14 @@ class SparseBallots:
         )
 
 
-def _array(name: str, values: Any) -> Any:
-    """Return values as an array; refuse what is ragged, and masks, which would be lost."""
-    if isinstance(values, np.ma.MaskedArray):
-        raise BallotError(name, "must not be masked; use -1 for a missing vote")
-    try:
-        return values if isinstance(values, np.ndarray | StoredArray) else np.asarray(values)
-    except ValueError:
-        raise BallotError(name, "must be one array with rows of equal length") from None
+def _whole(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    return np.asarray(np.isfinite(values) & (values == np.rint(values)))
+
+
+def _gaps(slab: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return where votes are missing."""
+    gaps: npt.NDArray[np.bool_] = slab == MISSING
+    return gaps | np.isnan(slab) if slab.dtype.kind == "f" else gaps
 
 
 def block_queries(voters: int, labels: int) -> int:
@@ -405,7 +403,8 @@ def as_votes(slab: npt.NDArray[Any], missing: bool) -> Votes:
     also in a file that somebody writes to. There a bool may hide any byte by now.
     """
     if missing:
-        return slab.astype(np.int8)
+        whole = np.where(_gaps(slab), MISSING, slab) if slab.dtype.kind == "f" else slab
+        return whole.astype(np.int8)
     return slab.view(np.uint8) != 0 if slab.dtype == np.bool_ else slab.astype(np.bool_)
 
 
@@ -460,7 +459,7 @@ def check_probabilities(array: Cells, *, or_missing: bool = False) -> None:
     if array.dtype.kind not in "fiub":
         raise BallotError(f"probabilities must be numbers, got dtype {array.dtype}")
     for start, slab in _slabs(array):
-        bad = ~(((slab >= 0) & (slab <= 1)) | (or_missing & (slab == MISSING)))
+        bad = ~(((slab >= 0) & (slab <= 1)) | (or_missing & _gaps(slab)))
         if bad.any():
             rule = "must be a probability in [0, 1]" + f" or missing ({MISSING})" * or_missing
             raise _odd(rule, bad, slab, start)
@@ -474,13 +473,14 @@ def check_votes(array: Cells) -> bool:
     for start, slab in _slabs(array):
         # A bool from outside may hide any byte, and bytes are what is added up.
         slab = slab.view(np.uint8) if hidden else slab
-        bad = slab > 1 if hidden else ~((slab == 0) | (slab == 1) | (slab == MISSING))
+        gaps = _gaps(slab)
+        bad = slab > 1 if hidden else ~((slab == 0) | (slab == 1) | gaps)
         if bad.any():
             rule = f"must be 0, 1 or missing ({MISSING})"
             if array.dtype.kind == "f":
                 rule += "; give `threshold` if these are probabilities"
             raise _odd(rule, bad, slab, start)
-        missing = missing or bool((slab == MISSING).any())
+        missing = missing or bool(gaps.any())
     return missing
 
 
