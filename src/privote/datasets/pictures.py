@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privote.errors import InputError
+from privote.errors import InputError, shown
 from privote.votes.tables import RawTable, columns_in_words, is_gap, name_of
 
 from .images import Images
@@ -80,10 +80,8 @@ def pictures(
         listed = _files(rows, column, files)
         left = sorted(set(files) - set(listed)) if whole else []
         if left:
-            raise InputError(
-                f"{len(left)} pictures in {home.name} have no row in {rows.name}; the first is "
-                f"{left[0]}"
-            )
+            rule = f"pictures in {home.name} must all have a row in {rows.name}"
+            raise InputError(rule, sealed=f"{len(left)} have none; the first is {left[0]}")
         files = listed
         taken = [column, *([group_column] if group_column else [])]
         Y, names = _labels(rows, labels, taken)
@@ -120,9 +118,10 @@ def _files(rows: RawTable, column: str, files: Sequence[str]) -> list[str]:
         match = [name] if name in known else stems.get(name, [])
         if len(match) != 1:
             rule = "must name a picture in the folder" + (", and names several" if match else "")
-            raise InputError(rows.at(row, column), rule, name)
+            raise InputError(rows.at(row, column), rule, sealed=f"it names {shown(name)}")
         if found.setdefault(match[0], row) != row:
-            raise InputError(rows.at(row, column), "must differ in every row", name)
+            rule = "must differ in every row"
+            raise InputError(rows.at(row, column), rule, sealed=f"it names {shown(name)}")
     return list(found)
 
 
