@@ -37,7 +37,7 @@ from sklearn.exceptions import DataConversionWarning
 
 from ...datasets.records import keyed_parts
 from ...entropy import Entropy
-from ...errors import InputError, shown, whole
+from ...errors import InputError, whole
 from ...learning.workers import each, one_thread
 from ...ledger import Ledger
 from ..linear import one_class
@@ -46,11 +46,13 @@ from ..rows import (
     Labels,
     Progress,
     check_labels,
+    check_names,
     check_rows,
     count_rows,
     label_probabilities,
     take_rows,
     targets,
+    worded,
 )
 from .votes import (
     METRICS,
@@ -245,15 +247,11 @@ def _fit(model: Any, X: Any, Y: Labels, part: Part) -> Any:
         if name == "random_state" or name.endswith("__random_state")
     }
     teacher.set_params(**seeds)
-    try:
+    kind = type(model).__name__
+    rule = f"must be a multi-label classifier; {kind} cannot learn {Y.shape[1]} labels from a part"
+    with worded("teacher", rule):
         teacher.fit(X, targets(teacher, Y))
         label_probabilities(teacher, take_rows(X, slice(0, 1)), Y.shape[1])
-    except (ValueError, TypeError, AttributeError, IndexError, RuntimeError) as error:
-        raise InputError(
-            "teacher",
-            f"must be a multi-label classifier; {type(model).__name__} cannot learn {Y.shape[1]} "
-            f"labels from a part: {error}",
-        ) from error
     return teacher
 
 
@@ -383,28 +381,12 @@ def part_names(
 ) -> Sequence[Any]:
     """Return by which name each record finds its part: group, id or row number; checked."""
     records = whole("n_records", n_records)
-    names = None if ids is None else _names("ids", ids, records)
-    people = None if groups is None else _names("groups", groups, records)
+    names = None if ids is None else check_names(ids, records, "ids")
+    people = None if groups is None else check_names(groups, records, "groups")
     if names is not None and people is not None:
         _check_consistent(names, people)
     chosen = people if people is not None else names
     return range(records) if chosen is None else chosen
-
-
-def _names(argument: str, names: Iterable[Any], records: int) -> list[Any]:
-    if isinstance(names, str | bytes):
-        raise InputError(argument, f"must be a list of names, got one {type(names).__name__}")
-    listed = names.tolist() if isinstance(names, np.ndarray) else list(names)
-    if len(listed) != records:
-        raise InputError(argument, f"must name every record ({records}), got {len(listed)} names")
-    for kind in set(map(type, listed)):
-        if kind is bool or not issubclass(kind, int | np.integer | str | bytes):
-            place = next(place for place, name in enumerate(listed) if type(name) is kind)
-            raise InputError(
-                f"{argument}[{place}] must be an integer, a text or bytes, got {kind.__name__}",
-                sealed=f"it is {shown(listed[place])}",
-            )
-    return listed
 
 
 def _check_consistent(ids: list[Any], groups: list[Any]) -> None:
