@@ -220,7 +220,6 @@ BALLOT: Table = {
         lambda: sparse(query=[0, 0], voter=[1, 1], votes=[[1, 0], [0, 1]]),
         *each(sparse, "votes", [[-1, 0]]),
         *each(sparse, "query", [0, 1]),
-        lambda: pv.Ballots.from_packed(["a"], (1, 2, 3)),
     ],
     "voter": each(sparse, "voter", [3]),
     "query": each(sparse, "query", [2**63]),

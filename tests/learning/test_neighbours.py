@@ -286,7 +286,7 @@ BAD: dict[str, tuple[Any, ...]] = {
     ),
     "labels": (
         *(np.zeros((RECORDS - 1, 2)), np.zeros((RECORDS, 0))),
-        *(np.full((RECORDS, 2), bad) for bad in (0.5, np.nan)),
+        *(np.full((RECORDS, 2), bad) for bad in (0.5, "a")),
     ),
 }
 

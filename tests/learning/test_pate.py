@@ -73,7 +73,8 @@ class Checked(PATEClassifier):
 @parametrize_with_checks(
     [Checked()],
     expected_failed_checks=lambda _: {
-        "check_do_not_raise_errors_in_init_or_set_param": "the subclass of the tests sets more"
+        "check_do_not_raise_errors_in_init_or_set_param": "the subclass of the tests sets more",
+        "check_dtype_object": "a cell that is no number is a ValueError",
     },
 )
 def test_scikit_learns_own_checks(estimator, check):
@@ -252,7 +253,7 @@ WRONG = {  # settings
     "epsilon": [-1],
     "queries": [0, len(X_PUBLIC) + 1],
     "threshold": ["high"],
-    "n_teachers": [0, N + 1],
+    "n_teachers": [0],
     "guarantee": ["maybe"],
     "mechanism": ["binary"],
 }
@@ -310,14 +311,36 @@ def test_a_name_says_which_scheme_it_is_from():
     assert names(ids=["0", 1.0, "02"]).of("neighbours", 3) == schemes[1]
 
 
-def test_whom_it_protects_says_which_change_is_covered():
-    def change(voters, known, **given):
-        who, _, what = names(**given).protected(voters, known=known).partition(" (")
-        assert who == ("a person, with all their records" if "groups" in given else "a record")
+@pytest.mark.parametrize("whose", [{}, {"ids": [1]}, {"groups": [1]}], ids=str)
+def test_whom_it_protects_says_which_change_is_covered(whose):
+    def change(known, size_public):
+        who, _, what = (
+            names(**whose).protected(known=known, size_public=size_public).partition(" (")
+        )
+        assert who == ("a person, with all their records" if "groups" in whose else "a record")
         return what
 
-    for whose in ({}, {"ids": [1]}, {"groups": [1]}):
-        assert change("teachers", False, **whose) == "replaced by any other, or one more or fewer)"
-        same = "row)" if whose == {} else "id, or one more or fewer)"
-        assert change("teachers", True, **whose).endswith(f"the same {same}")
-        assert change("neighbours", False, **whose).endswith("how many there are is public)")
+    assert change(False, False) == "replaced by any other, or one more or fewer)"
+    assert change(False, True) == "replaced by any other; how many there are is public)"
+    for size_public, more in ((False, ", or one more or fewer)"), (True, " is public)")):
+        assert change(True, size_public).endswith(more if whose else "the same row)")
+
+
+@pytest.mark.parametrize(
+    ("fit", "covered"),
+    [
+        (lambda: pate(), True),
+        (lambda: pate(n_teachers=2 * N), True),  # nothing is refused by the number of records
+        (lambda: pate(voters="neighbours"), False),
+        (lambda: pv.PrivateClassifier("teachers", epsilon=8.0), False),
+        # What is said of a model's use follows from the number of records even so.
+        (
+            lambda: pv.PrivateClassifier("teachers", settings={"n_teachers": 9, "embedding": None}),
+            False,
+        ),
+    ],
+)
+def test_one_more_or_fewer_is_covered_where_no_public_number_follows_from_how_many(fit, covered):
+    released = fit().fit(X, Y, X_PUBLIC).release_
+    assert ("one more or fewer" in released.protects) is covered
+    assert ("how many there are is public" in released.protects) is not covered

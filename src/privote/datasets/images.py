@@ -62,8 +62,8 @@ class Images:
         object.__setattr__(self, "paths", np.array([str(p) for p in self.paths], dtype=object))
 
     def __repr__(self) -> str:
-        count, channels, height, width = self.shape
-        return f"Images({count} files, {channels} x {height} x {width}, {self.fit})"
+        channels, height, width = self.shape[1:]  # how many a person has is private
+        return f"Images({channels} x {height} x {width}, {self.fit})"
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -118,7 +118,7 @@ class Images:
         return self._opened(path, self._scaled)
 
     def _opened(self, path: str, look: Callable[[Image], Look]) -> Look:
-        """Return what ``look`` sees in a file; refuse one that is broken."""
+        """Return what ``look`` sees in a file; the name of one that is broken is sealed."""
         try:
             from PIL import Image
         except ImportError:
@@ -128,8 +128,7 @@ class Images:
             with Image.open(path, formats=_FORMATS) as image:
                 return look(image)
         except Exception as error:  # Pillow raises many kinds, by what is wrong with a file
-            sealed = f"it is {path}: {error}"  # a picture is often called as its patient
-            raise InputError("an image cannot be read", sealed=sealed) from None
+            raise InputError("an image cannot be read", sealed=f"it is {path}: {error}") from None
 
     def _scaled(self, image: Image) -> Pixels:
         from PIL import Image as Pillow

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privote.errors import InputError
+from privote.errors import InputError, numbers
 from privote.votes.names import identities
 
 from .images import Images
@@ -82,7 +82,8 @@ class MultiLabelData:
     name: str = "data"
 
     def __post_init__(self) -> None:
-        Y = np.asarray(self.Y)
+        Y = numbers("Y", self.Y)
+        Y = np.where(np.isnan(Y), MISSING, Y)
         if Y.ndim != 2 or Y.shape[1] != len(self.label_names):
             raise InputError(
                 "Y", f"must have the shape (records, {len(self.label_names)}), got {Y.shape}"
@@ -117,10 +118,7 @@ class MultiLabelData:
         return len(self.Y)
 
     def __repr__(self) -> str:
-        known = float((self.Y != MISSING).mean()) if self.Y.size else 1.0
-        size = f"{len(self)} records, {len(self.label_names)} labels"
-        owners = "" if self.groups is None else f", {len(set(self.groups.tolist()))} groups"
-        return f"MultiLabelData({self.name}: {size}{owners}, {known:.1%} known)"
+        return f"MultiLabelData({self.name}: {_owners(self)}, {len(self.label_names)} labels)"
 
     def take(self, rows: Any) -> MultiLabelData:
         """Return some of the records (indices, a slice or a mask); images are not read."""
@@ -173,8 +171,7 @@ class MultiLabelData:
         for side, chosen in rows.items():
             if not len(chosen):
                 raise InputError(
-                    f"{side}={wanted[side]} of {len(self)} records is empty; give a larger share "
-                    "or another key"
+                    f"{side}={wanted[side]} is empty; give a larger share or another key"
                 )
         nobody = np.array([], dtype=np.intp)
         return Split(**{side: self.take(rows.get(side, nobody)) for side in SIDES})
@@ -193,8 +190,15 @@ class Split:
     test: MultiLabelData
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{side}={len(getattr(self, side))}" for side in SIDES)
+        sizes = ", ".join(f"{side} {_owners(getattr(self, side))}" for side in SIDES)
         return f"Split({self.private.name}: {sizes})"
+
+
+def _owners(data: MultiLabelData) -> str:
+    """Return how many records there are, or persons: how many records these have is private."""
+    if data.groups is None:
+        return f"{len(data)} records"
+    return f"{len(set(data.groups.tolist()))} persons"
 
 
 def _length(value: Any) -> int:

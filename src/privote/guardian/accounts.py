@@ -286,12 +286,15 @@ class Accounts:
     def authorise(self, totals: Totals) -> Budget:
         """Fix the data set's budget at first use; refuse another one, or another kind or unit."""
         # Who has several records loses more from a release that protects one than the sum says.
-        mine = self.stamp.get("protects")
-        known = totals.protects.get(self.dataset, mine)
+        own = self.stamp.get("protects")
+        mine, known = (
+            (whom or VOTER).partition(" (")[0]
+            for whom in (own, totals.protects.get(self.dataset, own))
+        )
         if known != mine:
             raise BudgetError(
-                f"data set {self.dataset!r} protects {known or VOTER}: it cannot be combined with "
-                f"a release that protects {mine or VOTER}. Name another data set"
+                f"data set {self.dataset!r} protects {known}: it cannot be combined with a release "
+                f"that protects {mine}. Name another data set"
             )
         return self.ledger.fix_budget(
             totals,

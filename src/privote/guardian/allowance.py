@@ -308,7 +308,8 @@ def seats(names: Sequence[Any], voters: int | None = None) -> dict[str, int]:
     do "Anna" and "anna ".
     """
     if isinstance(names, Set | Mapping) or not hasattr(names, "__len__"):
-        raise InputError("voter_ids", "must be a sequence of names", names)
+        sealed = f"they are {shown(names)}"
+        raise InputError("voter_ids", "must be a sequence of names", sealed=sealed)
     texts = [_name(name, place) for place, name in enumerate(names)]
     places = {folded(name): place for place, name in enumerate(texts)}
     wanted = len(texts) if voters is None else voters

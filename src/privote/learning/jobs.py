@@ -14,11 +14,11 @@ import numpy.typing as npt
 from .. import metrics
 from ..datasets import MultiLabelData, pictures, tables
 from ..datasets import open as open_data
-from ..datasets.embedded import Landmarks
 from ..errors import InputError
 from ..files import Draft, Promise
 from ..release import Release
 from ..votes.tables import Sheet, as_csv, open_table
+from .embedding import Landmarks
 from .methods import check_method, expected
 from .networks.architectures import IMAGE_NETWORKS
 from .networks.image import ImageNetwork

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import issparse
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..datasets import Images
 from ..errors import BudgetError, InputError, whole
@@ -37,7 +37,7 @@ from ..votes.cube import Ballots
 from ..votes.names import identities
 from .methods import VOTERS
 from .neighbours import NeighbourBallots
-from .networks.image import check_time
+from .networks.image import ImageNetwork, check_time
 from .rows import (
     Floats,
     LabelClassifier,
@@ -80,7 +80,8 @@ class PATEClassifier(Shown, LabelClassifier):
     n_teachers
         Number of disjoint parts of the data, each with its own teacher. More teachers stand out
         better from the noise, but each learns from less data:
-        :func:`privote.learning.methods.teachers_for` suggests a number.
+        :func:`privote.learning.methods.teachers_for` suggests a number. One whose part has no
+        records says no.
     mechanism
         ``"auto"`` (default): noisy tallies are released for all rows (:func:`privote.label`), and
         the student learns from the expected share of voters who want each label. With a named
@@ -166,6 +167,7 @@ class PATEClassifier(Shown, LabelClassifier):
         dataset: str = "default",
         consumer: str | None = None,
         electorate: str | None = None,
+        size_public: bool = False,
         seed: int | None = None,
         progress: Progress | None = None,
         draft: str | os.PathLike[str] | Draft | None = None,
@@ -196,6 +198,9 @@ class PATEClassifier(Shown, LabelClassifier):
             later fit with the same ledger. One that is learnt is for as many rows in all as were
             public in the first fit. Whoever gives the name promises that every record has the same
             id (or group, or row) in all of these fits: then it is with the same voter.
+        size_public
+            True where a setting, such as ``n_teachers``, follows from the number of records. Then
+            that number is public, and the promise is for replacing a record.
         seed
             An integer makes a simulation, which protects nobody: noise and parts are then known.
         progress
@@ -219,7 +224,7 @@ class PATEClassifier(Shown, LabelClassifier):
                 "X_public",
                 "must be given: the public rows that voters label and the student learns from",
             )
-        X_public = _check_rows(self, X_public)
+        X_public = self._rows(X_public, "X_public", images=True)
         if seed is None:  # a simulation protects nobody anyway
             check_apart(X, X_public, "X_public")
             warn_of_scikit_learn(ledger)
@@ -272,7 +277,13 @@ class PATEClassifier(Shown, LabelClassifier):
                     consumer=consumer,
                     voter_ids=None if ledger is None else names,
                     seed=seed,
-                    protects=who.protected(self.voters, known=known),
+                    protects=who.protected(
+                        known=known and self.voters == "teachers",
+                        # How long networks take to train goes by the number of records.
+                        size_public=size_public
+                        or self.voters == "neighbours"
+                        or isinstance(self.teacher, ImageNetwork),
+                    ),
                     draft=kept,
                 ) as guardian:
                     release = guardian.release(
@@ -333,7 +344,7 @@ class PATEClassifier(Shown, LabelClassifier):
     def predict_proba(self, X: Any) -> Floats:
         """Return the student's probabilities: (rows, labels), or (rows, classes) for one column."""
         check_is_fitted(self, "student_")
-        chance = label_probabilities(self.student_, _check_rows(self, X), self._columns)
+        chance = label_probabilities(self.student_, self._rows(X, images=True), self._columns)
         if self._multilabel:
             return chance
         if self._columns == 1:
@@ -371,12 +382,7 @@ class PATEClassifier(Shown, LabelClassifier):
                 groups=who.persons(X.shape[0]),
             )
             return every.take(rows)
-        if whole("n_teachers", self.n_teachers) > X.shape[0]:
-            raise InputError(
-                "n_teachers",
-                f"must be at most the number of records ({X.shape[0]}), got {self.n_teachers}",
-            )
-        many = (Y.shape[1], self.n_teachers, self.n_jobs)
+        many = (Y.shape[1], whole("n_teachers", self.n_teachers), self.n_jobs)
         check_time(self.teacher, self.student, X, X_public, *many)
         part_names(X.shape[0], who.ids, who.groups)  # before a ledger is asked for the key
         part = partition(X.shape[0], self.n_teachers, ids=who.ids, groups=who.groups, key=who.key)
@@ -418,16 +424,15 @@ class PATEClassifier(Shown, LabelClassifier):
         """
         if y is None:
             raise InputError("PATEClassifier requires y to be passed, but the target y is None")
-        X = _check_rows(self, X, reset=True)
-        Y = np.asarray(y)
-        if Y.ndim == 1:
+        X = self._rows(X, reset=True, images=True)
+        if (y.ndim if hasattr(y, "ndim") else np.asarray(y, object).ndim) == 1:
             self._multilabel = False
-            Y, self.classes_ = binarized(Y, classes)
+            Y, self.classes_ = binarized(y, classes)
             self._columns = Y.shape[1]
         elif classes is not None:
             raise InputError("classes need y with one axis; with two axes, each column is a label")
         else:
-            Y = check_labels(Y, X.shape[0])
+            Y = check_labels(y, X.shape[0])
             self._multilabel, self._columns = True, Y.shape[1]
             self.classes_ = np.arange(Y.shape[1])
         if len(Y) != X.shape[0]:
@@ -437,13 +442,6 @@ class PATEClassifier(Shown, LabelClassifier):
 
 def _is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == AUTO
-
-
-def _check_rows(estimator: PATEClassifier, X: Any, reset: bool = False) -> Any:
-    """Return rows as scikit-learn checks them; a lazy source of images passes as it is."""
-    if isinstance(X, Images):
-        return X
-    return validate_data(estimator, X, reset=reset, accept_sparse="csr", allow_nd=True)
 
 
 # -- who votes -------------------------------------------------------------------------------------
@@ -481,20 +479,24 @@ class VoterNames:
         """The partition's key: asked for once, and only where there are parts."""
         return self._key()
 
-    def protected(self, voters: str, *, known: bool) -> str:
+    def protected(self, *, known: bool, size_public: bool) -> str:
         """Return whom the promise is to, and which change it covers.
 
-        ``known`` says that the partition itself is given: by a seed, or because the promise is
-        about these votes.
+        Parameters
+        ----------
+        known
+            Whether the partition itself is given: by a seed, or because the promise is about these
+            votes.
+        size_public
+            Whether anything public follows from the number of records: then no record may come or
+            go.
         """
-        if voters == "neighbours":
-            change = "replaced by any other; how many there are is public"
-        elif not known:
-            change = "replaced by any other, or one more or fewer"
-        elif self.ids is None and self.groups is None:
+        more = "; how many there are is public" if size_public else ", or one more or fewer"
+        change = f"replaced by any other{more}"
+        if known and self.ids is None and self.groups is None:
             change = "other contents in the same row"
-        else:
-            change = "other contents under the same id, or one more or fewer"
+        elif known:
+            change = f"other contents under the same id{more}"
         return f"{RECORD if self.groups is None else PERSON} ({change})"
 
     def keep(self, draft: Draft, records: tuple[Any, Any] | None) -> None:

@@ -41,6 +41,7 @@ from .rows import (
     check_apart,
     check_groups,
     check_labels,
+    check_rows,
     count_rows,
     label_probabilities,
     matching,
@@ -196,7 +197,8 @@ class PrivateClassifier(Shown, LabelClassifier):
         account = {"ids": ids, "groups": groups, "ledger": ledger, "dataset": dataset}
         account |= {"consumer": consumer, "progress": progress, "draft": draft, "resume": resume}
         if chosen.method in VOTERS:
-            account |= {"electorate": electorate, "seed": seed}
+            # Teachers, an embedding and what is expected follow from the number of records.
+            account |= {"electorate": electorate, "seed": seed, "size_public": True}
             self._by_votes(chosen, asked, (X, Y, X_public), account)
         else:
             self._directly(chosen, asked, (X, Y, X_public), account, seed)
@@ -218,9 +220,7 @@ class PrivateClassifier(Shown, LabelClassifier):
     def predict_proba(self, X: Any) -> Floats:
         """Return each label's probability (rows, labels), for rows as they were given to fit."""
         check_is_fitted(self, "student_")
-        rows = _array(X) if self.encoder_ is None else self.encoder_.numbers(X)
-        if len(rows.shape) < 2:
-            raise InputError("X", "must be (rows, features). Reshape your data: one row is [row]")
+        rows = _array(X, "X") if self.encoder_ is None else self.encoder_.numbers(X)
         return label_probabilities(self.student_, rows, len(self.label_names_))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -253,7 +253,8 @@ class PrivateClassifier(Shown, LabelClassifier):
         if not (named or is_table(records)):
             if public is not None and is_table(public):
                 raise InputError("public", "must be numbers, like `records`")
-            X, X_public = _array(records), None if public is None else _array(public)
+            X = _array(records, "records")
+            X_public = None if public is None else _array(public, "public")
             Y, self.label_names_ = _labels(labels, count_rows(X))
             self.encoder_: TableEncoder | PictureEncoder | None = self._look(X)
             if self.encoder_ is not None:
@@ -396,7 +397,8 @@ class Student(LabelClassifier):
 
     def predict_proba(self, X: Any) -> Floats:
         """Return each label's probability: (rows, labels)."""
-        return label_probabilities(self.model, embed(self.embedding, X), self.labels)
+        rows = embed(self.embedding, _array(X, "X"))
+        return label_probabilities(self.model, rows, self.labels)
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -430,9 +432,9 @@ def _is_names(labels: Any) -> bool:
     return some and all(isinstance(name, str) for name in labels)
 
 
-def _array(rows: Any) -> Any:
-    """Return rows of numbers as an array, where they are not lazy or sparse already."""
-    return rows if hasattr(rows, "shape") or isinstance(rows, Images) else np.asarray(rows)
+def _array(rows: Any, name: str) -> Any:
+    """Return rows of numbers, checked; pictures on disk stay there."""
+    return rows if isinstance(rows, Images) else check_rows(rows, name, images=True)
 
 
 def _labels(labels: Any, rows: int) -> tuple[Labels, tuple[str, ...]]:

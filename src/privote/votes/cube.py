@@ -16,6 +16,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Protocol, runtime_checkable
@@ -25,7 +26,6 @@ import numpy.typing as npt
 
 from ..errors import BallotError, InputError, numbers, shown, whole
 from .bits import Bits, Bytes
-from .cells import number
 from .names import Names
 
 MISSING = -1
@@ -394,20 +394,13 @@ def _array(name: str, values: Any) -> Any:
 
     None in a list, or in an array of objects, becomes NaN.
     """
-    if isinstance(values, np.ma.MaskedArray):
-        raise BallotError(name, "must not be masked; use -1 for a missing vote")
-    try:
-        if isinstance(values, StoredArray):
-            return values
+    if isinstance(values, StoredArray):
+        return values
+    with suppress(ValueError):  # of a ragged list
         array = np.asarray(values)
-        if array.dtype.kind == "O":
-            cells = (number(cell) for cell in array.ravel())
-            floats = (np.nan if cell is None else cell for cell in cells)
-            array = np.fromiter(floats, np.float64, array.size).reshape(array.shape)
-        return array
-    except (TypeError, ValueError):
-        rule = "must be one array of numbers, with rows of equal length"
-        raise BallotError(name, rule) from None
+        if array.dtype.kind != "O" and not isinstance(values, np.ma.MaskedArray):
+            return array
+    return numbers(name, values, BallotError)
 
 
 def block_queries(voters: int, labels: int) -> int:

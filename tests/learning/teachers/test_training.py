@@ -352,9 +352,8 @@ def test_a_key_is_a_secret_unless_there_is_a_seed(tmp_path: Path) -> None:
     [
         ("n_records", {"n_records": 0}),
         *(("n_teachers", {"n_teachers": bad}) for bad in (0, 2.0, True)),
-        *(("ids", {"ids": bad}) for bad in (["a", "b"], "abc")),
+        *(("ids", {"ids": bad}) for bad in (["a", "b"], "abc", ["a", None, "b"])),
         *(("key", {"key": bad}) for bad in (b"", -1, "secret", True)),
-        ("ids", {"ids": ["a", None, "b"]}),
         ("groups", {"groups": [1.0, 2.0, float("nan")]}),
         ("groups", {"ids": ["a", "b", "a"], "groups": [1, 2, 3]}),
     ],

@@ -36,7 +36,7 @@ Known for one label as private least squares with a public covariance.
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
+from functools import cache, partial
 from io import BytesIO
 from typing import Any, ClassVar
 
@@ -44,11 +44,20 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import expit, logit
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ...errors import InputError, finite, positive
 from ..embedding import embed, embedding_for, fit_embedding
-from ..rows import BLOCK, Floats, Labels, Progress, deviations, matching, padded_blocks
+from ..rows import (
+    BLOCK,
+    Floats,
+    Labels,
+    Progress,
+    deviations,
+    matching,
+    padded_blocks,
+    same_anywhere,
+)
 from ..workers import one_thread
 from .noise import SUM_HAIR, Noise, TrainingPlan, affordable_rate
 from .training import (
@@ -89,16 +98,15 @@ class PrivateLinear(PrivateTraining):
     def decision_function(self, X: Any) -> Floats:
         """Return each label's logit: (rows, labels)."""
         check_is_fitted(self, "coef_")
-        rows = self._design(self._read(X, reset=False))[:, :-1]
+        rows = self._design(self._rows(X))[:, :-1]
         return np.asarray(np.asarray(rows @ self.coef_.T) + self.intercept_)
 
     def predict_proba(self, X: Any) -> Floats:
         """Return each label's probability: (rows, labels)."""
         return np.asarray(expit(self.decision_function(X)))
 
-    def _read(self, X: Any, reset: bool = True) -> Any:
-        # In one order: a row's sum over features may be rounded by it.
-        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, order="C", reset=reset)
+    def _read(self, X: Any) -> Any:
+        return self._rows(X, reset=True)
 
     def _power(self) -> float:
         """Return to which power features are divided by their public deviations."""
@@ -114,7 +122,7 @@ class PrivateLinear(PrivateTraining):
             if self.embedding not in (None, "auto"):
                 raise InputError("embedding", "needs `X_public`: it is fitted on public rows")
             return None
-        public = self._read(X_public, reset=False)
+        public = self._rows(X_public, "X_public")
         chosen = self.embedding
         if isinstance(chosen, str) and chosen == "auto":
             chosen = embedding_for(public, records, labels, self.epsilon)
@@ -313,23 +321,40 @@ def clipped_sum(
     total, most = np.zeros_like(weights), clip * (1 - SUM_HAIR)
     every = [np.zeros((0, Y.shape[1]))]
     with one_thread(), np.errstate(over="ignore", invalid="ignore"):
-        for block, place in padded_blocks(rows):
+        for block, place in padded_blocks(rows, _block(sp.issparse(rows), *weights.shape)):
             real = place.stop - place.start
             truth = np.full((block.shape[0], Y.shape[1]), -1, Y.dtype)
             truth[:real] = Y[place]
-            residuals = np.nan_to_num(expit(np.asarray(block @ weights) + offset) - truth)
-            residuals[truth < 0] = 0.0
+            residuals, norms = _residuals(block, truth, weights, offset)
             if sizes is not None:
                 every.append(residuals[:real])
                 continue
-            squares = block.multiply(block) if sp.issparse(block) else block * block
-            norms = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
-            norms = norms * np.sqrt((residuals * residuals).sum(axis=1))
-            norms[np.isnan(norms)] = np.inf
             total += np.asarray(block.T @ (residuals * (most / np.maximum(norms, most))[:, None]))
         if sizes is not None:
             return _clipped_means(rows, np.concatenate(every), sizes, most)
     return total
+
+
+def _residuals(block: Any, truth: Labels, weights: Floats, offset: float) -> tuple[Floats, Floats]:
+    """Return residuals (rows, labels) and the norms of gradients (rows,), each row's by itself."""
+    residuals = np.nan_to_num(expit(np.asarray(block @ weights) + offset) - truth)
+    residuals[truth < 0] = 0.0
+    squares = block.multiply(block) if sp.issparse(block) else block * block
+    norms = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
+    norms = norms * np.sqrt((residuals * residuals).sum(axis=1))
+    norms[np.isnan(norms)] = np.inf
+    return residuals, norms
+
+
+@cache
+def _block(sparse: bool, features: int, labels: int) -> int:
+    """Return how many rows to take at once: one where places in a block round differently."""
+    weights, truth = np.random.default_rng(1).normal(size=(features, labels)), np.zeros(labels)
+
+    def mapped(rows: Floats) -> Floats:
+        return np.column_stack(_residuals(rows, np.tile(truth, (len(rows), 1)), weights, -1.0))
+
+    return BLOCK if sparse or same_anywhere(mapped, (BLOCK, features)) else 1
 
 
 def _clipped_means(

@@ -52,6 +52,7 @@ from ..rows import (
     label_probabilities,
     take_rows,
     targets,
+    worded,
 )
 from .votes import (
     METRICS,
@@ -246,15 +247,11 @@ def _fit(model: Any, X: Any, Y: Labels, part: Part) -> Any:
         if name == "random_state" or name.endswith("__random_state")
     }
     teacher.set_params(**seeds)
-    try:
+    kind = type(model).__name__
+    rule = f"must be a multi-label classifier; {kind} cannot learn {Y.shape[1]} labels from a part"
+    with worded("teacher", rule):
         teacher.fit(X, targets(teacher, Y))
         label_probabilities(teacher, take_rows(X, slice(0, 1)), Y.shape[1])
-    except (ValueError, TypeError, AttributeError, IndexError, RuntimeError) as error:
-        raise InputError(
-            "teacher",
-            f"must be a multi-label classifier; {type(model).__name__} cannot learn {Y.shape[1]} "
-            f"labels from a part: {error}",
-        ) from error
     return teacher
 
 

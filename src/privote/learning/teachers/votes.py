@@ -38,6 +38,7 @@ from ..rows import (
     label_probabilities,
     row_size,
     take_rows,
+    worded,
 )
 
 Rule = str | Threshold
@@ -306,7 +307,8 @@ class TrainedTeacher:
             return answer(X, self.layer)
         answers = np.tile(self.constant, (count_rows(X), 1))
         for model, labels in self.models:
-            given = label_probabilities(model, X, len(labels))
+            with worded("X", f"must be rows that {who} can answer about"):
+                given = label_probabilities(model, X, len(labels))
             if not np.isfinite(given).all():
                 raise InputError(f"{who} must return finite numbers, got NaN or infinity")
             answers[:, labels] = np.clip(given, 0, 1)
@@ -365,20 +367,16 @@ class LinearTeachers(LabelClassifier):
 
     def fit(self, X: Any, y: npt.ArrayLike) -> LinearTeachers:
         """Fit to (records, features) and (records, labels) of 1, 0 and -1 (unknown)."""
-        solver, rows = self.solver(), check_rows(X)
+        solver, rows = self.solver(), self._rows(X, reset=True)
         Y = check_labels(y, rows.shape[0])
         self.layers_ = [solver.fit(rows, Y)]
-        self.n_features_in_ = rows.shape[1]
         self.classes_ = np.arange(Y.shape[1])
         return self
 
     def predict_proba(self, X: Any) -> Chances:
         """Return each label's probability (rows, labels)."""
         check_is_fitted(self, "layers_")
-        rows = check_rows(X)
-        if rows.shape[1] != self.n_features_in_:
-            raise InputError("X", f"must have {self.n_features_in_} features, got {rows.shape[1]}")
-        return answer(rows, self.layers_[0])
+        return answer(self._rows(X), self.layers_[0])
 
     def solver(self) -> Solver:
         """Return what fits it; parameters that make no sense are refused."""
