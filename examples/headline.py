@@ -2,9 +2,8 @@
 
 Votes: tmc2007, 50 teachers, 22 labels, 4,000 queries, embedded; epsilon=20,
 delta=1e-5. A data-dependent count is for comparing accountants: in use the number of queries is
-fixed before looking. The link is matched to sigma on these votes, again only to compare. For "ptr"
-the number of queries follows from public defaults alone; whether these votes pass is shown because
-they are public. All guarantees in one table, for more voters too: benchmarks/bench_guarantees.py.
+fixed before looking. The link is matched to sigma on these votes, again only to compare. All
+guarantees in one table, for more voters too: benchmarks/bench_guarantees.py.
 
 Run: python examples/headline.py
 """
@@ -16,7 +15,6 @@ import numpy as np
 from scipy.optimize import brentq
 
 import privote as pv
-from privote.accounting import ptr
 from privote.datasets import load_teacher_votes
 from privote.planning import queries_for
 
@@ -81,20 +79,6 @@ def allowance(mechanism: pv.Mechanism, votes: np.ndarray) -> tuple[int, int]:
     return int(electorate.allowance), int((surprises <= electorate.allowance).sum())
 
 
-def tested(mechanism: pv.BinaryVoting, votes: np.ndarray) -> tuple[int, float]:
-    """Return how many queries "ptr" is designed for, seeing no vote, and how likely these pass."""
-    voters, labels = votes.shape[1:]
-    ladder = np.tril(np.ones((voters + 1, voters), bool), -1)[:, :, None]  # one cell a count 0..n
-    costs = mechanism.rdp(ladder).T  # (orders, counts)
-    queries = ptr.largest_queries(costs, pv.DEFAULT_ORDERS, labels, EPSILON, DELTA)
-    plan = ptr.propose(costs, pv.DEFAULT_ORDERS, queries * labels, EPSILON, DELTA)
-    row = costs[list(pv.DEFAULT_ORDERS).index(plan.order)]
-    counts = votes[:queries].sum(axis=1, dtype=int).ravel()
-    slack = ptr.distance(row, np.bincount(counts, minlength=voters + 1), plan.threshold)
-    chances = ptr.pass_probabilities(slack, plan.threshold, plan.reserve, plan.order, DELTA)
-    return queries, float(chances[-1])
-
-
 def flip_rate(mechanism: pv.BinaryVoting, votes: np.ndarray) -> float:
     """Return the mean over cells of Pr[release differs from the majority]; of a tie, one half."""
     one = mechanism.outcome_probabilities(votes)[..., 1]
@@ -116,20 +100,16 @@ def main() -> int:
     print(f"tmc2007: {votes.shape[0]} queries, {votes.shape[1]} voters, {votes.shape[2]} labels")
     print(f"Queries answered at epsilon={EPSILON:g}, delta={DELTA:g}, Binary voting:")
     print("                 data-dependent                  unconditional")
-    print("  sigma   pate2018  exact  by voter   worst-case  ptr  allowance, first voter out")
-    passing = []
+    print("  sigma   pate2018  exact  by voter   worst-case  allowance, first voter out")
     for sigma in (4, 7, 9, 12, 20):
         mechanism = pv.BinaryVoting(sigma=sigma)
         most, first_out = allowance(mechanism, votes)
-        designed, chance = tested(mechanism, votes)
-        passing.append(f"{chance:.3f}")
         print(
             f"  {sigma:5d}   {data_dependent(mechanism, votes, 'pate2018'):8d}"
             f"  {data_dependent(mechanism, votes, 'exact'):5d}"
             f"  {by_voter(mechanism, votes):8d}   {worst_case(mechanism, votes):10d}"
-            f"  {designed:3d}  {first_out:9d}  (V = {most})"
+            f"  {first_out:9d}  (V = {most})"
         )
-    print(f"These votes pass the test of ptr with probability {', '.join(passing)}.")
     print(f"Sigma 7, 564 queries, the costliest voter: epsilon {losses(votes, 7.0, 564)}")
     print("Optimal link with the flip rate of that sigma, allowance, until the first voter is out:")
     for sigma in (7, 9, 12):

@@ -71,11 +71,12 @@ INPUT: Table = {
     "votes": [
         lambda: electorate().answer(GOOD[:, :4]),
         lambda: electorate().answer(GOOD[:, :, :2]),
+        lambda: BINARY.rdp({"a": 1}),
     ],
     "queries": [
         lambda: label(GOOD[:0]),
         *each(label, "queries", 5, 0, 2.0),
-        *each(label, "guarantee", "ptr", "data-dependent"),
+        *each(label, "guarantee", "data-dependent"),
         lambda: sparse(queries="a"),
         lambda: BALLOTS.head("a"),
         lambda: pv.Ballots.from_packed(BITS, (-1, 2, 3)),
@@ -194,7 +195,6 @@ INPUT: Table = {
         for bad in ([1, 0], [[2, 0]], [[0.5, 1]], [["1", "0"]], [[1], [0, 1]], None)
     ],
     # audits
-    "votes": [lambda: BINARY.rdp({"a": 1})],
     "elections": [lambda: pv.audit.exact(BINARY, 3, 2, elections=0)],
     "draws": [lambda: pv.audit.sampled(BINARY, GOOD, GOOD, draws=1)],
 }
@@ -237,7 +237,6 @@ CASES: dict[type[pv.PrivoteError], Table] = {
             lambda: pv.BinaryVoting(sigma=1.0, false_alarm=0.1, gate=GATE),
             lambda: pv.BinaryVoting(link=LINK, quota=0.3),
             lambda: LINKED.rdp(GOOD, bound="pate2018"),
-            lambda: label(guarantee="ptr", queries=2, mechanism=TAU),
         ]
     },
     pv.BudgetError: {

@@ -113,14 +113,12 @@ def label(
         differ from the baseline a limited number of times, and counts as the baseline after that.
         ``"worst-case"``: unconditional; plain composition, and no voter is limited. A named
         mechanism answers until the next query would exceed the budget. ``"auto"`` (default):
-        allowance; for a named mechanism without a ledger, worst-case if all queries fit. ``"ptr"``
-        (Binary only): unconditional and cheaper where voters agree; a private test decides whether
-        all labels are released or none, and is charged either way. ``"data-dependent"``: the
-        paper's accounting, which holds for these votes only. The exact epsilon is sealed; a
-        sanitized one is published for Binary. ``epsilon`` is then only a public design target.
+        allowance; for a named mechanism without a ledger, worst-case if all queries fit.
+        ``"data-dependent"``: the paper's accounting, which holds for these votes only. The exact
+        epsilon is sealed; a sanitized one is published for Binary. ``epsilon`` is then only a
+        public design target.
     queries
-        Answer only the first ``queries`` queries; default: all. Required for ``"data-dependent"``
-        and ``"ptr"``.
+        Answer only the first ``queries`` queries; default: all. Required for ``"data-dependent"``.
     plan_for
         With a ledger: the total number of queries that the allowance must last for, including
         these. Later calls use the rest at no further charge, up to that number.
@@ -270,7 +268,7 @@ def _check(mechanism: Any, guarantee: Any) -> None:
     if guarantee not in (AUTO, *GUARANTEES):
         known = ", ".join((AUTO, *GUARANTEES))
         raise InputError("guarantee", f"must be one of {known}", guarantee)
-    if isinstance(mechanism, str) and guarantee in ("ptr", "data-dependent"):
+    if isinstance(mechanism, str) and guarantee == "data-dependent":
         rule = f"must be named with `guarantee={guarantee}`, which does not set the noise"
         raise InputError("mechanism", rule, mechanism)
 

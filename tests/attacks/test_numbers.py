@@ -19,7 +19,7 @@ from tests.cli.conftest import invoke
 
 import privote as pv
 from privote import planning
-from privote.accounting import ptr, sanitize
+from privote.accounting import sanitize
 from privote.accounting.renyi import DEFAULT_ORDERS
 from privote.capc.site import read_toml
 from privote.entropy import Entropy
@@ -230,9 +230,8 @@ def _epsilons(rng: np.random.Generator) -> Iterator[tuple[float, Any]]:
         yield counted.epsilon(), _exact(curve[places], orders[places], delta)
     place = int(rng.integers(len(orders)))
     one = float(orders[place]), delta
-    for way in (ptr.statement_epsilon, sanitize.statement_epsilon):
-        cost = float(curve[place])
-        yield way(cost, 0.0, *one), _exact([cost], one[:1], delta)
+    cost = float(curve[place])
+    yield sanitize.statement_epsilon(cost, 0.0, *one), _exact([cost], one[:1], delta)
     plan = TrainingPlan(steps=4)
     spent = float(10 ** rng.uniform(-4, 1.5))
     noise = plan.noise_multiplier(spent, delta)

@@ -124,18 +124,6 @@ def test_a_ledger_is_charged_and_a_broken_one_is_exit_code_4(
     assert not (tmp_path / "c.csv").exists()
 
 
-def test_a_failed_test_of_ptr_releases_nothing(run: Run, tmp_path: Path) -> None:
-    np.save(tmp_path / "split.npy", np.arange(40 * 50 * 21).reshape(40, 50, 21) % 2 == 0)
-    call = ("label", "split.npy", "--mechanism", "binary", "--sigma", 9, "--epsilon", 20)
-    ptr = ("--delta", 1e-5, "--guarantee", "ptr", "--queries", 40, "--seed", 0)
-    done = run(*call, *ptr, "--output", "labels.csv", "--json")
-    assert done.exit_code == 0, done.stderr
-    bill = json.loads(done.stdout)
-    assert bill["answered"] == 0
-    assert bill["terms"]["passed"] is False
-    assert (tmp_path / "labels.csv").read_text().splitlines()[1:] == []
-
-
 @pytest.fixture
 def many(tmp_path: Path) -> Path:
     rng = np.random.default_rng(0)

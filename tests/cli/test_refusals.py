@@ -93,7 +93,7 @@ CASES: list[tuple[tuple[object, ...], str]] = [
     ((*CAPC, "--parties", 1), "--parties"),
     ((*CAPC, "--queries", 0), "--queries"),
     ((*CAPC, "--mechanism", "plurality", "--sigma", 3), "--mechanism"),
-    ((*CAPC, "--guarantee", "ptr"), "--guarantee"),
+    ((*CAPC, "--guarantee", "no"), "--guarantee"),
     ((*TRAIN, "--labels", "flu", "--method", "moments"), "--public"),
     ((*TRAIN, "--labels", "flu", "--method", "teachers"), "--public"),
     ((*TRAIN, "--labels", "flu", "--public", "rows.csv"), "--public"),

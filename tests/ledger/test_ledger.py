@@ -213,8 +213,8 @@ def test_orders_belong_to_a_data_set() -> None:
     near, far = np.linspace(1.02, 1.1, 20), np.linspace(5, 40, 20)
     first = pv.Guardian(MECHANISM, budget, ledger, guarantee="worst-case", dataset="a", orders=near)
     used = first.release(VOTES).epsilon
-    other = pv.Guardian(MECHANISM, budget, ledger, guarantee="ptr", dataset="b", orders=far)
-    other.release(np.zeros_like(VOTES[:2]), queries=2)
+    other = pv.Guardian(MECHANISM, budget, ledger, guarantee="worst-case", dataset="b", orders=far)
+    other.release(VOTES[:1])
     assert ledger.standing()[0]["used"] == pytest.approx(used)
     again = pv.Guardian(MECHANISM, budget, ledger, guarantee="worst-case", dataset="a", orders=far)
     with refused("orders"):

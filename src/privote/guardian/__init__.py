@@ -44,8 +44,7 @@ class Guardian:
         ``"auto"``: noisy tallies; the noise is set from a privately learnt allowance or, for
         ``"worst-case"``, from the number of queries.
     guarantee
-        ``"allowance"``, ``"worst-case"``, ``"ptr"`` or ``"data-dependent"``: see
-        :func:`privote.label`.
+        ``"allowance"``, ``"worst-case"`` or ``"data-dependent"``: see :func:`privote.label`.
     dataset, consumer, owner
         Names in the ledger: whose votes, for whom, and on whose behalf.
     allowance
@@ -204,11 +203,9 @@ class Guardian:
         if queries is None:
             raise InputError(
                 "queries",
-                f"must be given for guarantee {issuer.guarantee!r}: stopping at a data-dependent "
-                "cost would leak, so the number is fixed in advance",
+                "must be given for guarantee 'data-dependent': stopping at a cost that depends on "
+                "the votes would leak, so the number is fixed in advance",
             )
-        if issuer.guarantee == "ptr":
-            return consensus.propose_test_release(issuer, ballots, parts)
         return consensus.data_dependent(issuer, ballots, parts)
 
     def _worst_case(

@@ -148,14 +148,6 @@ class Accounts:
             if self.paid(totals) is None:
                 self.enter(self._charge(None, facts), {"rdp": curve.tolist()})
 
-    def charge_everything(self, epsilon: float, delta: float, facts: Mapping[str, Any]) -> None:
-        """Charge the whole budget of the data set, of which nothing may be used yet."""
-        with self._transaction() as totals:
-            if self.paid(totals) is not None:
-                return
-            self._check_untouched(totals, epsilon, delta)
-            self.enter(self._charge(None, {**facts, "everything": True}))
-
     def _check_untouched(self, totals: Totals, epsilon: float, delta: float) -> None:
         if (self.dataset, None) in totals.charged:
             raise BudgetError(

@@ -92,7 +92,7 @@ class PATEClassifier(Shown, LabelClassifier):
         folds spends it k times on the same records. Features must not be scaled or encoded by a
         step fitted on private rows (as in a ``Pipeline``): what such a step learns is not covered.
     guarantee
-        See :func:`privote.label`. ``"ptr"`` and ``"data-dependent"`` need ``queries``.
+        See :func:`privote.label`. ``"data-dependent"`` needs ``queries``.
     rounds
         Number of batches in which teachers label, under an allowance; the current student is the
         baseline of the next batch. With ``"auto"`` this brings no gain.
@@ -289,13 +289,6 @@ class PATEClassifier(Shown, LabelClassifier):
                     ).run()
                 if kept is not None:
                     kept.note(ALL_THERE)
-            if not self.release_.answered:
-                if kept is not None:
-                    kept.finish()  # nothing can be made of it
-                raise BudgetError(
-                    "the private test of guarantee 'ptr' failed: no labels were released and "
-                    "there is no student; the budget is charged"
-                )
             if self.release_.tallies is None:
                 warn_of_quality(self.release_)
             say("training the student", 0, 1)
@@ -396,9 +389,8 @@ class PATEClassifier(Shown, LabelClassifier):
             raise InputError("rounds", rule, self.rounds)
         if self.queries is not None and whole("queries", self.queries) > rows:
             raise InputError("queries", f"must lie in 1..{rows}, the public rows", self.queries)
-        if self.queries is None and guarantee in ("ptr", "data-dependent"):
-            rule = f"must be given in advance for guarantee {guarantee!r}"
-            raise InputError("queries", rule)
+        if self.queries is None and guarantee == "data-dependent":
+            raise InputError("queries", "must be given in advance for guarantee 'data-dependent'")
 
     def _check_private(self, X: Any, y: Any, classes: Sequence[Any] | None) -> tuple[Any, Labels]:
         """Return private rows and (records, labels).
@@ -606,7 +598,7 @@ class PoolLabelling:
     def run(self) -> tuple[Rows, Release]:
         """Return the rows that were answered, and one release of all rounds together."""
         total = self.queries or len(self.public.order)
-        fixed = self.guardian.guarantee in ("ptr", "data-dependent")
+        fixed = self.guardian.guarantee == "data-dependent"
         plan_for = self.plan_for or (total if self.rounds > 1 else None)
         asked = np.zeros(0, np.int64)
         releases: list[Release] = []
