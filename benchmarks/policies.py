@@ -26,7 +26,6 @@ from privote.accounting.renyi import Floats, epsilon
 from privote.errors import BudgetError, InputError, whole
 from privote.guardian import Guardian
 from privote.ledger import Budget, Ledger
-from privote.links import OptimalLink
 from privote.mechanisms import BinaryVoting
 
 _MOST = 60  # draws of one step: more are not taken, so that histories can be listed
@@ -245,8 +244,6 @@ def _guarantee(rng: np.random.Generator) -> str:
 def _mechanism(rng: np.random.Generator, target: float, share: float) -> BinaryVoting:
     """Return a mechanism of which a query costs about so much of the budget, in tenths."""
     cost = share * target / 10 * 10 ** rng.uniform(-0.3, 0.3)
-    if rng.random() < 0.15:
-        return BinaryVoting(link=OptimalLink(cost=cost, order=float(rng.uniform(1.5, 8.0))))
     order = pinned_order(target, 1e-5)
     quota = None if rng.random() < 0.7 else float(rng.uniform(0.1, 0.9))
     return BinaryVoting(sigma=float(np.sqrt(order / cost)), quota=quota)

@@ -21,7 +21,6 @@ HEADLINE = r"""
      12        171    526       543           55        366  \(V = 609\)
      20         98    384       386          153        988  \(V = 1693\)
 Sigma 7, 564 queries, the costliest voter: epsilon 21.34 by rdp, 19.9\d by pld
-(.*\n){3}  sigma 12 .*2.5: 5\d\d, 2.75: (49|50)\d, 3: 49\d
 .*
   k= 5 .*\(2.1\dx\)
   k=11 .*\(1.8\dx\)

@@ -14,7 +14,6 @@ import privote as pv
 BUDGET: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5}
 MECHANISMS = [
     pv.BinaryVoting(sigma=4.0),
-    pv.BinaryVoting(link=pv.OptimalLink(cost=0.05, order=3.0)),
     pv.BinaryVoting(sigma=4.0, gate=pv.Gate(threshold=12, sigma=2.0)),
     pv.TauVoting(sigma=4.0, tau=1.5),
     pv.PowersetVoting(sigma=4.0),

@@ -40,6 +40,6 @@ def test_random_policies() -> None:
 
 
 def test_random_policies_catch_the_wrong_rule() -> None:
-    report = policies(1, seed=34, admit=by_the_best_order)
+    report = policies(1, seed=374, admit=by_the_best_order)
     assert not report.ok
-    assert "seeds (34,)" in report.summary()
+    assert "seeds (374,)" in report.summary()

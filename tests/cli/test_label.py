@@ -48,10 +48,6 @@ LIBRARY: list[tuple[str, pv.Mechanism]] = [
     ("binary --sigma 7 --quota 0.4", pv.BinaryVoting(sigma=7.0, quota=0.4)),
     ("binary --sigma 7 --false-alarm 0.1", pv.BinaryVoting(sigma=7.0, false_alarm=0.1)),
     (
-        "binary --link-cost 0.01 --link-order 4",
-        pv.BinaryVoting(link=pv.OptimalLink(cost=0.01, order=4.0)),
-    ),
-    (
         "binary --sigma 7 --gate-threshold 15 --gate-sigma 9",
         pv.BinaryVoting(sigma=7.0, gate=pv.Gate(threshold=15, sigma=9)),
     ),

@@ -27,7 +27,6 @@ CASES: list[tuple[tuple[object, ...], str]] = [
     ((*LABEL, *TAU), "--tau"),
     ((*LABEL, *TAU, "--tau", 1, "--quota", 0.3), "--quota"),
     ((*LABEL, *BINARY, "--gate-sigma", 3), "--gate-threshold"),
-    ((*LABEL, *BINARY, "--link-cost", 0.1, "--link-order", 2), "sigma"),
     ((*LABEL, *BINARY, "--quota", 2), "--quota"),
     ((*LABEL, *BINARY, "--threshold", "half"), "--threshold"),
     ((*LABEL, *BINARY, "--guarantee", "hope"), "--guarantee"),

@@ -48,7 +48,7 @@ def test_plans_and_tunings() -> None:
     assert planning.queries_for(LAPLACE, 40, 3, 8.0, 1e-5) >= 1
     sigma = planning.sigma_for(lambda s: LaplaceQuota(sigma=s), 40, 3, 8.0, 1e-5, 30)
     assert planning.queries_for(LaplaceQuota(sigma=sigma), 40, 3, 8.0, 1e-5) >= 30
-    every = planning.variants(10, 8.0, 1e-5, 5.0, [LaplaceQuota])
+    every = planning.variants(10, 5.0, [LaplaceQuota])
     tuning = planning.tune(VOTES[:4, :10], every, **BUDGET)
     assert [trial.mechanism.name for trial in tuning.trials].count("laplace-quota") == 1
     noises = planning.candidates("sigma", LAPLACE, 40, 3, [5.0, 9.0])

@@ -105,7 +105,6 @@ BINARY = [
     pv.BinaryVoting(sigma=4.0),
     pv.BinaryVoting(sigma=4.0, quota=0.3),
     pv.BinaryVoting(sigma=4.0, gate=GATE),
-    pv.BinaryVoting(link=pv.OptimalLink(cost=0.05, order=3.0)),
 ]
 OTHERS = [
     pv.TauVoting(sigma=4.0, tau=1.5),

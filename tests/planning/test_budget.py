@@ -38,14 +38,8 @@ def test_more_noise_or_budget_never_buys_less(
         assert count(binary(sigma), voters, labels, epsilon * more, DELTA) >= here
 
 
-@pytest.mark.parametrize(
-    "mechanism",
-    [binary(7.0), pv.BinaryVoting(link=pv.OptimalLink(cost=0.05, order=4.0))],
-    ids=str,
-)
-def test_a_shared_budget_is_counted_as_a_ledger_counts_it(
-    mechanism: pv.Mechanism, tmp_path: Path
-) -> None:
+def test_a_shared_budget_is_counted_as_a_ledger_counts_it(tmp_path: Path) -> None:
+    mechanism = binary(7.0)
     size = {"voters": 20, "labels": 3, "epsilon": 8.0, "delta": DELTA}
     votes = np.zeros((500, 20, 3), bool)
     run = {"mechanism": mechanism, "epsilon": 8.0, "delta": DELTA, "seed": 0}

@@ -40,21 +40,15 @@ def pinned_order(budget: float, delta: float, orders: Floats = DEFAULT_ORDERS) -
     return float(orders[np.argmax(largest_curve(budget, orders, delta) / orders)])
 
 
-def likely_orders(budget: float, delta: float, own: float | None = None) -> Floats:
+def likely_orders(budget: float, delta: float) -> Floats:
     """Return a few orders around the one where a full budget most likely settles, and the largest.
 
     The largest are where a few charges settle whose cost no longer rises with the order.
 
     For plans that ask prices again and again. Were the best order another, epsilon would be
     overstated, and never understated.
-
-    Parameters
-    ----------
-    own
-        The order that a mechanism was made for, if for one.
     """
-    likely = pinned_order(budget, delta) if own is None else own
-    place = int(np.searchsorted(DEFAULT_ORDERS, likely))
+    place = int(np.searchsorted(DEFAULT_ORDERS, pinned_order(budget, delta)))
     near = DEFAULT_ORDERS[max(0, place - _NEAR) : place + _NEAR + 1]
     return np.union1d(near, DEFAULT_ORDERS[-_NEAR:])
 

@@ -123,9 +123,7 @@ def votes(
         unset=True,
         panel="Networks, and private training without votes",
     ),
-    mechanism=Group(
-        of=MechanismFlags, without=("link_cost", "link_order"), instead={"name": (options.Name, "")}
-    ),
+    mechanism=Group(of=MechanismFlags, instead={"name": (options.Name, "")}),
     account=Group(of=Account),
 )
 def train(

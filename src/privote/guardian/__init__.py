@@ -131,7 +131,6 @@ class Guardian:
             dataset=dataset,
             consumer=consumer,
             stamp=stamp,
-            own_order=mechanism.own_order,
             conditional=guarantee == "data-dependent",
             draft=draft,
         )

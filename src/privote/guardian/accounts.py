@@ -48,8 +48,6 @@ class Accounts:
         Whose data, for whom: as the ledger has these names, if it has them.
     stamp
         What every entry says besides: the guarantee, the mechanism's parameters, the owner.
-    own_order
-        The order that the first charge was made for; see :meth:`Budget.settled`.
     conditional
         True for costs that depend on the votes: they are no ground to refuse.
     draft
@@ -65,7 +63,6 @@ class Accounts:
     dataset: str
     consumer: str | None = None
     stamp: Mapping[str, Any] = field(default_factory=dict)
-    own_order: float | None = None
     conditional: bool = False
     draft: Draft | None = None
     new: bool = field(init=False)
@@ -291,7 +288,6 @@ class Accounts:
             (self.dataset, None),
             self.conditional,
             orders=self.orders,
-            own=self.own_order,
         )
 
     # -- what is drawn -----------------------------------------------------------------------------

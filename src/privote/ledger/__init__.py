@@ -339,13 +339,12 @@ class Ledger:
         conditional: bool | None = None,
         *,
         orders: Floats = DEFAULT_ORDERS,
-        own: float | None = None,
     ) -> Budget:
         """Set a scope's budget if it has none, and return it as it stands.
 
         Refuses to change it, or to mix kinds of promise: a data-dependent release on the same votes
         would void the unconditional promise of all the others, so a data set keeps to one kind.
-        ``orders`` and ``own`` settle the rule of a new one (:meth:`Budget.settled`).
+        ``orders`` settle the rule of a new one (:meth:`Budget.settled`).
         """
         known, kind = totals.budgets.get(scope), totals.conditional.get(scope[0])
         if kind is not None and conditional is not None and kind != conditional:
@@ -364,7 +363,7 @@ class Ledger:
             raise BudgetError(f"a budget of {_name(scope)} must be set before its first charge")
         if totals.known(scope) != scope:  # somebody made it since this name was looked up
             raise BudgetError(f"{_name(totals.known(scope))} exists by now: repeat the call")
-        settled = budget.settled("exclusive" if self._anchor is None else "shared", orders, own)
+        settled = budget.settled("exclusive" if self._anchor is None else "shared", orders)
         body: dict[str, Any] = {"kind": "budget", "dataset": scope[0], "consumer": scope[1]}
         body |= {"epsilon": settled.epsilon, "delta": settled.delta}
         self.append({**body, "rule": settled.rule, "orders": settled.orders})

@@ -98,7 +98,7 @@ class Budget:
         """The orders of a shared budget; None if it is exclusive, or nothing is settled yet."""
         return self.orders if isinstance(self.orders, tuple) else None
 
-    def settled(self, default: str, orders: Floats, own: float | None) -> Budget:
+    def settled(self, default: str, orders: Floats) -> Budget:
         """Return this budget with its rule fixed.
 
         Parameters
@@ -107,17 +107,11 @@ class Budget:
             The rule where none was named.
         orders
             The orders of the charges to come: the pinned one is among them.
-        own
-            The order that the first charge's mechanism was made for, if it has one: at another its
-            allowance may be nothing.
         """
         rule = self.rule or default
         if rule == "exclusive" or self.orders is not None:
             return replace(self, rule=rule)
-        if own is None:
-            order = pinned_order(self.epsilon, self.delta, orders)
-        else:
-            order = float(orders[min(int(np.searchsorted(orders, own)), len(orders) - 1)])
+        order = pinned_order(self.epsilon, self.delta, orders)
         return replace(self, rule=rule, orders=(order,))
 
     def differs(self, known: Budget) -> bool:

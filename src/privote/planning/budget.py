@@ -22,15 +22,14 @@ _TOLERANCE = 1e-3  # relative, on sigma: the number of answers then is right to 
 _START, _SIGMAS = 10.0, (1e-3, 1e8)
 
 
-def room(mechanism: Mechanism, each: Floats, budget: Budget, most: int = MOST) -> int:
+def room(each: Floats, budget: Budget, most: int = MOST) -> int:
     """Return how many costs ``each`` (orders,), up to ``most``, a fresh budget admits.
 
     The one count of what fits: it asks the filter that the guardian asks. Unless the budget has a
     rule, it is exclusive, as without a ledger; a ledger that lasts is shared unless told.
     """
     orders = check_orders(None)
-    settled = budget.settled("exclusive", orders, mechanism.own_order)
-    return settled.filter(orders).fitting(each, most)
+    return budget.settled("exclusive", orders).filter(orders).fitting(each, most)
 
 
 def queries_for(
@@ -57,7 +56,7 @@ def queries_for(
         itself; ``"shared"``: others may charge it too, as in a ledger that lasts.
     """
     budget = Budget(epsilon=epsilon, delta=delta, rule=rule)
-    return room(mechanism, mechanism.worst_case_rdp(voters, labels), budget)
+    return room(mechanism.worst_case_rdp(voters, labels), budget)
 
 
 def allowance_for(
@@ -74,7 +73,7 @@ def allowance_for(
     0 is a refusal: with such a budget not a query is answered, however quiet the voters are.
     """
     budget = Budget(epsilon=epsilon, delta=delta, rule=rule)
-    return room(mechanism, FACTOR * mechanism.surprise_rdp(voters, labels), budget)
+    return room(FACTOR * mechanism.surprise_rdp(voters, labels), budget)
 
 
 def sigma_for(
@@ -104,11 +103,10 @@ def sigma_for(
     budget = Budget(epsilon=epsilon, delta=delta)
     check_electorate(voters, labels)
     whole("wanted", wanted, most=MOST_QUERIES)
+    orders = likely_orders(budget.epsilon, budget.delta)
 
     def fits(sigma: float) -> bool:
-        mechanism = make(sigma)
-        orders = likely_orders(budget.epsilon, budget.delta, mechanism.own_order)
-        total = wanted * mechanism.worst_case_rdp(voters, labels, orders)
+        total = wanted * make(sigma).worst_case_rdp(voters, labels, orders)
         return epsilon_at(total, orders, budget.delta)[0] <= budget.epsilon
 
     sigma = least(fits, _START, _TOLERANCE, low=_SIGMAS[0], high=_SIGMAS[1])
