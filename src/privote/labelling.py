@@ -21,8 +21,8 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from .accounting.renyi import Orders, rounded_up
 from .accounting.renyi import epsilon as to_epsilon
+from .accounting.renyi import rounded_up
 from .errors import InputError, PrivoteWarning, whole
 from .files import Draft, beside, check_new, complete
 from .forecast import forecast
@@ -547,7 +547,6 @@ class Electorate:
         ledger: Ledger | None = None,
         dataset: str = "default",
         consumer: str | None = None,
-        orders: Orders | None = None,
         seed: int | None = None,
     ) -> None:
         check_electorate(voters, labels)
@@ -562,7 +561,6 @@ class Electorate:
             consumer=consumer,
             allowance=allowance,
             voter_ids=voter_ids,
-            orders=orders,
             seed=seed,
         )
         self._allowance = self._guardian.register(self.voters, self.labels)
@@ -587,7 +585,7 @@ class Electorate:
     @property
     def epsilon(self) -> float:
         """The guarantee for all batches together, past and future."""
-        return float(to_epsilon(self._allowance.curve, self._guardian.orders, self.delta))
+        return float(to_epsilon(self._allowance.curve, None, self.delta))
 
     @property
     def epsilon_by_voter(self) -> npt.NDArray[np.float64]:
@@ -595,7 +593,7 @@ class Electorate:
         values, inverse = np.unique(self._allowance.own, return_inverse=True)
         # What was charged is the cost of the largest allowance; the others cost their part of it.
         curves = (values / values[-1])[:, None] * self._allowance.curve
-        each = to_epsilon(curves, self._guardian.orders, self.delta)
+        each = to_epsilon(curves, None, self.delta)
         return np.asarray(np.asarray(each)[inverse.reshape(-1)])
 
     @property

@@ -341,17 +341,11 @@ def _adaptively(facts: Mapping[str, Any]) -> str:
     text = "later queries, baselines and the time to stop"
     if facts["ledger"] is None:
         return f"{text}; the budget covers this run only"
-    if facts["rule"] == "exclusive":
-        text += (
-            "; the mechanism, its settings and the voters are fixed for the data set: every "
-            "charge is a multiple of the first"
-        )
-    else:
-        text += (
-            "; also the mechanism, settings and number of later charges: the data set's budget "
-            f"of epsilon {rounded_up(facts['budget'])} is {facts['rule']}, fixed in advance, and "
-            "holds for all charges together"
-        )
+    text += (
+        "; also the mechanism, settings and number of later charges: the data set's budget of "
+        f"epsilon {rounded_up(facts['budget'])} is {facts['rule']}, fixed in advance, and holds "
+        "for all charges together"
+    )
     if facts["consumer"] is None:
         return text
     return (

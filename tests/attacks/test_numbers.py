@@ -214,10 +214,11 @@ def _epsilons(rng: np.random.Generator) -> Iterator[tuple[float, Any]]:
     yield float(np.max(pv.epsilon(curve[None], orders, delta))), _exact(curve, orders, delta)
     loose = min(curve[i] - mpmath.log(delta) / (a - 1) for i, a in enumerate(orders))
     yield pv.epsilon_2017(curve, None, delta), loose
-    for rule, places in (("exclusive", range(len(orders))), ("shared", None)):
-        budget = pv.Budget(epsilon=8.0, delta=delta, rule=rule).settled(rule, orders)
-        if places is None:
-            places = [list(orders).index(order) for order in budget.pinned]
+    whole = pv.Budget(epsilon=8.0, delta=delta)
+    for budget in (whole, whole.shared()):
+        places = np.arange(len(orders))
+        if budget.order is not None:
+            places = np.flatnonzero(orders == budget.order)
         counted = budget.filter(orders)
         counted.add(curve)
         yield counted.epsilon(), _exact(curve[places], orders[places], delta)

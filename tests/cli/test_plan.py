@@ -18,9 +18,9 @@ BINARY = ("--mechanism", "binary")
 
 
 def test_says_what_a_budget_buys_as_the_library_does(run: Run) -> None:
-    call = ("plan", *BINARY, "--sigma", 7, *WHERE, "--rule", "shared")
+    call = ("plan", *BINARY, "--sigma", 7, *WHERE, "--shared")
     numbers = json.loads(run(*call, "--json").stdout)
-    size = {"voters": 50, "labels": 20, "epsilon": 8.0, "delta": 1e-5, "rule": "shared"}
+    size = {"voters": 50, "labels": 20, "epsilon": 8.0, "delta": 1e-5, "shared": True}
     assert numbers["allowance"] == planning.allowance_for(pv.BinaryVoting(sigma=7.0), **size)
     assert numbers["worst_case_queries"] == queries_for(pv.BinaryVoting(sigma=7.0), **size)
     shown = run(*call).stdout
@@ -29,9 +29,9 @@ def test_says_what_a_budget_buys_as_the_library_does(run: Run) -> None:
 
 
 def test_says_what_to_expect_where_no_mechanism_is_given(run: Run) -> None:
-    call = ("plan", *WHERE, "--queries", 400, "--yes", 0.03, "--rule", "shared")
+    call = ("plan", *WHERE, "--queries", 400, "--yes", 0.03, "--shared")
     size = {"voters": 50, "labels": 20, "epsilon": 8.0, "delta": 1e-5, "queries": 400}
-    found = pv.plan(**size, yes=0.03, rule="shared")
+    found = pv.plan(**size, yes=0.03, shared=True)
     assert json.loads(run(*call, "--json").stdout) == json.loads(json.dumps(found.facts()))
     shown = run(*call).stdout
     assert f"F1 {found.quality['f1']:.2f} (precision" in shown

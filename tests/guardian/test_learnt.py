@@ -216,9 +216,7 @@ def test_more_queries_than_planned_are_refused_inside_the_charge(tmp_path: Path)
     month(path, VOTES[:40], plan_for=60)
     ledger = pv.Ledger.open(path)
     account = next(iter(ledger.reading().accounts))
-    accounts = Accounts(
-        ledger=ledger, budget=pv.Budget(**BUDGET), orders=pv.DEFAULT_ORDERS, dataset="default"
-    )
+    accounts = Accounts(ledger=ledger, budget=pv.Budget(**BUDGET), dataset="default")
     known = ledger.reading().accounts[account]
     held = Allowance(accounts, account, known.allowance, known.curve, None, known.learnt)
     assert held.learn(lambda: pytest.fail("drawn twice")).mechanism == known.mechanism

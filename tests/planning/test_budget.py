@@ -45,10 +45,8 @@ def test_a_shared_budget_is_counted_as_a_ledger_counts_it(tmp_path: Path) -> Non
     run = {"mechanism": mechanism, "epsilon": 8.0, "delta": DELTA, "seed": 0}
     worst = pv.label(votes, guarantee="worst-case", ledger=tmp_path / "worst.db", **run)
     allowed = pv.label(votes, guarantee="allowance", ledger=tmp_path / "allowance.db", **run)
-    assert planning.queries_for(mechanism, **size, rule="shared") == worst.answered
-    assert planning.allowance_for(mechanism, **size, rule="shared") == allowed.allowance
-    with refused("rule"):
-        planning.queries_for(mechanism, **size, rule="fair")
+    assert planning.queries_for(mechanism, **size, shared=True) == worst.answered
+    assert planning.allowance_for(mechanism, **size, shared=True) == allowed.allowance
 
 
 # -- sigma -----------------------------------------------------------------------------------------

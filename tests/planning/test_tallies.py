@@ -33,11 +33,10 @@ def test_noise_is_what_learning_leaves() -> None:
     mu = math.sqrt(2 * found.allowance) / found.sigma
     assert mu == pytest.approx(mu_of_budget(8.0, 1e-5, epsilon0))
     assert gaussian_delta(mu, 8.0) < 1e-5  # the learning costs something, too
-    shared = plan(rule="shared")
+    shared = plan(shared=True)
     mu = math.sqrt(2 * shared.allowance) / shared.sigma
     assert order * (mu**2 / 2 + epsilon0**2 / 8) == pytest.approx(order * rho)
     assert 0.9 < found.sigma / shared.sigma < 0.95
-    assert plan(rule="exclusive").sigma == found.sigma
     assert found.noise_per_voter == found.sigma / 60
 
 
@@ -61,16 +60,16 @@ def test_quality_is_that_of_drawn_tallies() -> None:
     assert found.quality_by_f1["f1"] >= found.quality["f1"] - 0.01
 
 
-@pytest.mark.parametrize("rule", [None, "shared"])
-def test_what_is_needed_is_enough_and_not_much_more(rule: str | None) -> None:
-    found = plan(rule=rule)
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_is_needed_is_enough_and_not_much_more(shared: bool) -> None:
+    found = plan(shared=shared)
     assert found.quality["f1"] < found.target
     for name, many in found.needed.items():
         assert many is not None
-        enough = plan(rule=rule, **{name: many})
+        enough = plan(shared=shared, **{name: many})
         assert enough.quality["f1"] >= found.target - 0.02
         short = {"voters": 0.85, "queries": 1.3, "epsilon": 0.85}[name] * many
-        less = plan(rule=rule, **{name: short if name == "epsilon" else int(short)})
+        less = plan(shared=shared, **{name: short if name == "epsilon" else int(short)})
         assert less.quality["f1"] < found.target
     assert "this should be enough" in found.changes[-1]
     assert plan(voters=400).needed == {}
@@ -109,7 +108,6 @@ def test_any_numbers_give_a_plan(numbers: dict[str, Any]) -> None:
         ({"queries": -1}, "queries"),
         ({"epsilon": 0.0}, "epsilon"),
         ({"delta": 1.0}, "delta"),
-        ({"rule": "mine"}, "rule"),
     ],
 )
 def test_bad_numbers(numbers: dict[str, Any], argument: str) -> None:

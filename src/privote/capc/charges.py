@@ -128,8 +128,7 @@ def _largest(
 def _settled(budget: float, delta: float) -> Budget:
     """Return a party's budget as the ledger settles it: at its order all shares must fit."""
     # Shared: querying parties have electorates of different sizes, so curves of their own.
-    whole = Budget(epsilon=budget, delta=delta, rule="shared")
-    return whole.settled("shared", DEFAULT_ORDERS)
+    return Budget(epsilon=budget, delta=delta).shared()
 
 
 class Charges:
@@ -192,7 +191,6 @@ class Charges:
         return Accounts(
             ledger=self.ledger,
             budget=_settled(terms.epsilon, terms.delta),
-            orders=DEFAULT_ORDERS,
             dataset=party,
             consumer=querier,
             stamp=stamp,

@@ -61,9 +61,8 @@ def plan(
     yes : SHARE
         A guess of the share of yes among all votes; default 0.1. Do not compute it from the private
         votes.
-    rule : exclusive|shared
-        How the budget composes: exclusive (one mechanism uses all of it, as without a ledger) or
-        shared (with other mechanisms, as in a ledger).
+    shared
+        Others may charge the budget, too, as in a ledger.
     """
     from privote import planning
     from privote.ledger import Budget
@@ -98,16 +97,16 @@ def _show_plan(found: Plan) -> None:
     say(_PUBLIC)
 
 
-def _numbers(mechanism: Mechanism, rule: str = "exclusive", **size: Any) -> dict[str, Any]:
+def _numbers(mechanism: Mechanism, shared: bool = False, **size: Any) -> dict[str, Any]:
     """Return what a mechanism does within a budget."""
     from privote.planning import allowance_for, queries_for
 
     return {
         "mechanism": mechanism.parameters(),
         **size,
-        "rule": rule,
-        "worst_case_queries": queries_for(mechanism, rule=rule, **size),
-        "allowance": allowance_for(mechanism, rule=rule, **size),
+        "shared": shared,
+        "worst_case_queries": queries_for(mechanism, shared=shared, **size),
+        "allowance": allowance_for(mechanism, shared=shared, **size),
         "allowance_counts": f"{mechanism.surprise_unit}s",
         "missed": 1 - mechanism.unanimous(size["voters"], size["labels"]),
     }

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy.typing as npt
 
-from ..accounting.renyi import Orders, check_orders
+from ..accounting.renyi import DEFAULT_ORDERS
 from ..entropy import Entropy
 from ..errors import InputError
 from ..files import Draft
@@ -84,7 +84,6 @@ class Guardian:
         owner: str | None = None,
         allowance: int | npt.ArrayLike | None = None,
         voter_ids: Sequence[Any] | None = None,
-        orders: Orders | None = None,
         seed: int | None = None,
         protects: str = VOTER,
         draft: Draft | None = None,
@@ -111,7 +110,6 @@ class Guardian:
             raise InputError("ledger", "must be a Ledger or its path", ledger)
         if not isinstance(protects, str) or not protects.strip() or len(protects.splitlines()) > 1:
             raise InputError("protects", f"must be one line of text, e.g. {PERSON!r}", protects)
-        self.orders = check_orders(orders)
         self._ids = None if voter_ids is None else allowances.seats(voter_ids)
         self._wanted, entropy = allowance, Entropy(seed)
         stamp = {
@@ -127,7 +125,6 @@ class Guardian:
         accounts = Accounts(
             ledger=self._ledger,
             budget=budget,
-            orders=self.orders,
             dataset=dataset,
             consumer=consumer,
             stamp=stamp,
@@ -213,7 +210,7 @@ class Guardian:
         """Charge as many queries as fit, then draw them: by public numbers, plain composition."""
         issuer, size = self._issuer, sizes(ballots)
         issuer.mechanism.check(ballots)
-        each = issuer.mechanism.worst_case_rdp(ballots.voters, ballots.labels, issuer.orders)
+        each = issuer.mechanism.worst_case_rdp(ballots.voters, ballots.labels, DEFAULT_ORDERS)
         fit = issuer.accounts.charge_fitting(each, ballots.queries, queries, facts=size)
         publish = partial(issuer.publish, voters=ballots.voters, epsilon=issuer.epsilon(fit * each))
         with charged():

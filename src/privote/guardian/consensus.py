@@ -17,7 +17,7 @@ from scipy.special import ndtri
 
 from ..accounting import pld
 from ..accounting import sanitize as rules
-from ..accounting.renyi import Floats, check_orders, epsilon
+from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon
 from ..entropy import Entropy
 from ..errors import InputError, UnavailableError
 from ..mechanisms import Mechanism
@@ -32,7 +32,7 @@ _TABLE = 2**20  # costs that are worked out to choose an order
 
 def data_dependent(issuer: Issuer, ballots: BallotSource, parts: Parts | None) -> Release:
     """Price and draw in one pass; charge, sealed, before anything leaves."""
-    mechanism, orders, delta = issuer.mechanism, issuer.orders, issuer.accounts.budget.delta
+    mechanism, orders, delta = issuer.mechanism, DEFAULT_ORDERS, issuer.accounts.budget.delta
     mechanism.check(ballots)
     levels = Levels.of(mechanism, ballots)
     total = np.zeros(len(orders))
@@ -277,5 +277,4 @@ def bills(mechanism: Mechanism, votes: Any, delta: float, accountant: str = "rdp
 
 def _curve_epsilons(mechanism: Mechanism, votes: Any, delta: float) -> Floats:
     """Return each voter's epsilon by the curve, in both directions: (voters, 2)."""
-    orders = check_orders(None)
-    return np.asarray(epsilon(mechanism.rdp_by_voter(votes, orders), orders, delta))
+    return np.asarray(epsilon(mechanism.rdp_by_voter(votes), None, delta))

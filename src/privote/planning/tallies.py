@@ -49,8 +49,8 @@ class Plan(Shown):
     ----------
     voters, labels, queries, yes
         The electorate.
-    epsilon, delta, rule
-        The budget.
+    epsilon, delta, shared
+        The budget, and whether others may charge it, too.
     allowance, learns
         How many surprises a voter should be allowed, and whether there are voters enough to learn
         that from them.
@@ -77,7 +77,7 @@ class Plan(Shown):
     epsilon: float
     delta: float
     yes: float
-    rule: str | None
+    shared: bool
     allowance: int
     learns: bool
     sigma: float
@@ -155,7 +155,7 @@ def plan(
     epsilon: float,
     delta: float,
     yes: float = YES,
-    rule: str | None = None,
+    shared: bool = False,
 ) -> Plan:
     """Forecast the quality of labels from public numbers, and what would improve it.
 
@@ -169,9 +169,10 @@ def plan(
     ----------
     voters, labels, queries
         Public numbers of voters, of labels per ballot and of queries.
-    epsilon, delta, rule
-        The budget, as in :class:`privote.Budget`; ``rule="shared"`` for a budget shared with other
-        charges.
+    epsilon, delta
+        The budget, as in :class:`privote.Budget`.
+    shared
+        Others may charge the budget, too, as in a ledger that lasts.
     yes
         A guess of the share of yes among all votes. Do not compute it from the private votes.
 
@@ -183,9 +184,9 @@ def plan(
     ['f1', 'precision', 'recall']
     """
     size = Size(voters=voters, labels=labels, queries=queries, yes=yes)
-    budget = Budget(epsilon=epsilon, delta=delta, rule=rule)
+    budget = Budget(epsilon=epsilon, delta=delta)
     learning, mu = _learning(size, budget)
-    if budget.rule != "shared":
+    if not shared:
         mu = mu_of_budget(budget.epsilon, budget.delta, learning.epsilon0)
     allowance = size.allowance(learning)
     sigma = learning.sigma(allowance, mu)
@@ -198,7 +199,7 @@ def plan(
         **asdict(size),
         epsilon=budget.epsilon,
         delta=budget.delta,
-        rule=rule,
+        shared=shared,
         allowance=allowance,
         learns=learning.learns,
         sigma=sigma,
