@@ -249,7 +249,7 @@ def test_a_person_with_several_records_is_one_voter() -> None:
         single = what(ballots())
         every = [single[:, persons == name].any(axis=1) for name in range(100, 160)]
         np.testing.assert_array_equal(what(votes), np.stack(every, 1))
-    alone = ballots(groups=np.arange(RECORDS))
+    alone = ballots(groups=[f"r{row:04}" for row in range(RECORDS)])
     np.testing.assert_array_equal(dense(alone), dense(ballots()))
     assert not near(ballots(radius=0.0, groups=persons)).any()
 

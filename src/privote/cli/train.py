@@ -123,9 +123,7 @@ def votes(
         unset=True,
         panel="Networks, and private training without votes",
     ),
-    mechanism=Group(
-        of=MechanismFlags, without=("link_cost", "link_order"), instead={"name": (options.Name, "")}
-    ),
+    mechanism=Group(of=MechanismFlags, instead={"name": (options.Name, "")}),
     account=Group(of=Account),
 )
 def train(
@@ -239,9 +237,9 @@ def train(
     schedule : NOISE[,CLIP]
         dpsgd: noise and clipping norm of the last steps, relative to the first.
     guarantee : NAME
-        How epsilon is guaranteed: allowance (the default), worst-case, ptr or data-dependent.
+        How epsilon is guaranteed: allowance (the default), worst-case or data-dependent.
     queries
-        Number of public rows to label; required with ptr and data-dependent.
+        Number of public rows to label; required with data-dependent.
     name : NAME
         How votes become labels: ``MECHANISMS``; or package.module:Class, which runs when it is
         imported. Default: noisy tallies, as `privote label` releases them.
