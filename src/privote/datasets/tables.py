@@ -93,8 +93,8 @@ def raw_table(
     a :class:`RawTable`, which :class:`privote.learning.tables.TableEncoder` turns into numbers.
     """
     others = [*labels, *(name for name in (id_column, group_column) if name)]
-    needed = None if features is None else [*features, *others]
-    everything = open_table(source, "file" if is_path(source) else "table", columns=needed).table()
+    heads = None if features is None else [*features, *others]
+    everything = open_table(source, "file" if is_path(source) else "table", columns=heads).table()
     chosen = features_of(everything, others) if features is None else list(features)
     everything.only(others)  # names that were given: a message may quote them
     everything.only(chosen)
