@@ -28,7 +28,7 @@ from privote.votes.tables import (
     write_header,
 )
 
-from .records import MISSING, MultiLabelData
+from .records import MultiLabelData
 
 SUFFIXES = (*TABLES, ".npz")
 Column = npt.NDArray[Any]
@@ -165,7 +165,7 @@ def _arrays(file: Path, labels: Sequence[str]) -> MultiLabelData:
     names = [str(name) for name in held.get("label_names", labels)]
     return MultiLabelData(
         X=held["X"],
-        Y=np.where(Y != Y, MISSING, Y),  # NaN is unknown
+        Y=Y,
         label_names=tuple(names or [f"label_{place}" for place in range(Y.shape[1])]),
         ids=held.get("ids", np.arange(rows)),
         groups=held.get("groups"),
