@@ -185,7 +185,8 @@ def train(
     labels
         Which columns of a table are labels.
     columns
-        Which columns of a table are features; default: all others.
+        Which columns of a table are features; default: all others, of the public table where there
+        is one.
     id_column
         The column that names a record, or the file of a picture.
     group_column
