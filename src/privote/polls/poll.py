@@ -204,8 +204,8 @@ def _charged(
     plan: PollPlan, people: str, book: Ledger, draft: Draft | None, **how: Any
 ) -> Accounts:
     """Charge the price to the people's budget; it is on disk when this returns."""
-    people, budget = book.known(people)[0], how["budget"]
-    known = book.reading().budgets.get((people, None))
+    people, budget = book.known(people), how["budget"]
+    known = book.reading().budgets.get(people)
     if known is None:
         whole = Budget(epsilon=how["epsilon"] if budget is None else budget, delta=plan.delta)
     elif budget is not None and budget != known.epsilon:
@@ -237,9 +237,7 @@ def _sizes(plan: PollPlan) -> dict[str, int]:
 def _recorded(result: PollResult, accounts: Accounts) -> PollResult:
     """Enter what was drawn and is stated; return it with where, and what the budget was by then."""
     book = accounts.ledger
-    now = next(
-        each for each in book.standing() if (each["dataset"], each["consumer"]) == accounts.scope
-    )
+    now = next(each for each in book.standing() if each["dataset"] == accounts.dataset)
     result = replace(
         result,
         people=accounts.dataset,
