@@ -49,7 +49,7 @@ def test_probabilities_count_as_percents() -> None:
     assert mech.release(votes, seed=0).tolist() == [[100, 175]]
     blocks = list(mech.ballots(votes).blocks())
     assert mech.noise_free(blocks[0]).tolist() == [[False, True]]
-    for bad in (1.01, -0.2, math.nan):
+    for bad in (1.01, -0.2, math.inf):
         with pytest.raises(pv.BallotError):
             mech.release(np.full((1, 2, 1), bad), seed=0)
 
