@@ -1,4 +1,4 @@
-"""tmc2007: what a student learns under each unconditional guarantee, and from which queries.
+"""tmc2007: what a student learns under each unconditional guarantee.
 
 250 teachers, delta 1e-5. Every row is a student (logistic regressions, penalty chosen on released
 labels, where it does not say MixMatch) trained on what one guarantee lets out of the same 4,000
@@ -50,7 +50,6 @@ def variants(contest: Comparison, labels: int, rows: int) -> dict[str, dict[str,
         "  quota 0.3": {"mechanism": low},
         "  threshold 0.5, quota 0.3": {"threshold": 0.5, "mechanism": low},
         "  quota 0.3, MixMatch student": {"mechanism": low, "student": MixMatchClassifier()},
-        "  quota 0.3, 4 rounds": {"mechanism": low, "rounds": 4},
     }
     if fit >= 1:
         found["ptr"] = {"guarantee": "ptr", "mechanism": tested, "queries": min(fit, rows)}

@@ -69,6 +69,7 @@ def each(action: Callable[..., Any], argument: str, *values: Any) -> list[Callab
 # What is done, by the argument that broke a rule.
 INPUT: Table = {
     "votes": [
+        lambda: BINARY.rdp({"a": 1}),
         lambda: electorate().answer(GOOD[:, :4]),
         lambda: electorate().answer(GOOD[:, :, :2]),
     ],
@@ -201,18 +202,16 @@ BALLOT: Table = {
     "votes[query 2, voter 1, label 0]": [
         *(partial(label, cube(bad)) for bad in (0.5, np.inf)),
         *(partial(label, cube(bad, np.int8)) for bad in (2, -2)),
-        *(partial(label, cube(bad), threshold=0.5) for bad in (1.2, np.nan)),
+        *(partial(label, cube(bad), threshold=0.5) for bad in (1.2, np.inf)),
     ],
     "votes[query 0, voter 0, label 0]": [lambda: label(HIDDEN)],
     "votes": [
         *(partial(label, bad) for bad in (1, GOOD[0], GOOD[None], RAGGED)),
         lambda: label(np.full((1, 2, 3), "yes")),
         lambda: label(np.full((1, 2, 3), "yes", object)),
-        lambda: pv.Ballots.from_packed(["a"], (1, 2, 3)),
         *(partial(label, np.zeros((1, 2, 3), kind)) for kind in ("c16", "M8[s]", [("a", int)])),
         lambda: label(np.ma.masked_array(GOOD, mask=True)),
         lambda: BINARY.release(None),
-        lambda: BINARY.rdp({"a": 1}),
         lambda: pv.Ballots((1, 2), lambda start, stop: GOOD, missing=False),
         lambda: sparse(votes=[[1], [1, 0]]),
     ],

@@ -62,7 +62,7 @@ def test_each_part_is_kept_before_the_next_is_charged(
     monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 20 * 4 * 8)  # eight queries a block
     path, ledger, kept, real = tmp_path / "labels.npz", tmp_path / "a.ledger", [], KeptReleases.keep
 
-    def stop(self: KeptReleases, release: pv.Release, rows: Any = None) -> None:
+    def stop(self: KeptReleases, release: pv.Release) -> None:
         if len(kept) == 2:
             raise KeyboardInterrupt
         real(self, release)

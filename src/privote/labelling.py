@@ -98,8 +98,9 @@ def label(
     ----------
     votes
         (queries, voters, labels): a bool or 0/1/-1 array (-1 is a missing vote), probabilities,
-        ballots, a data frame, or the path or URL of a votes file. Floats are probabilities; they
-        are rounded to percents, unless a mechanism is named or a ``threshold`` is given. Names of
+        ballots, a data frame, or the path or URL of a votes file. An array of floats holds
+        probabilities; they are rounded to percents, unless a mechanism is named or a ``threshold``
+        is given. Names of
         queries and labels, where there are any, go into the release; names of voters serve as
         ``voter_ids``.
     epsilon, delta
@@ -274,15 +275,24 @@ def _check(mechanism: Any, guarantee: Any) -> None:
         raise InputError("mechanism", rule, mechanism)
 
 
-def ballots_of(votes: Any, mechanism: Mechanism | str, threshold: Threshold = None) -> BallotSource:
+def ballots_of(
+    votes: Any,
+    mechanism: Mechanism | str,
+    threshold: Threshold = None,
+    *,
+    soft: bool | None = None,
+    **lists: Any,
+) -> BallotSource:
     """Return votes as checked ballots; probabilities in steps, where a mechanism counts these.
 
-    Whether they are probabilities is told by the type of an array, or by a mechanism that was named
-    with a grid, never by what the votes are.
+    Whether they are probabilities is told by the type of an array, by ``soft``, or by a mechanism
+    that was named with a grid, never by what the votes are. ``lists`` are public lists of queries
+    and voters (:meth:`Ballots.of`).
     """
     if isinstance(mechanism, Mechanism):
-        return Ballots.of(votes, threshold=threshold, steps=mechanism.vote_steps, soft=True)
-    return Ballots.of(votes, threshold=threshold, steps=PERCENT)
+        steps = mechanism.vote_steps
+        return Ballots.of(votes, threshold=threshold, steps=steps, soft=True, **lists)
+    return Ballots.of(votes, threshold=threshold, steps=PERCENT, soft=soft, **lists)
 
 
 def guarantee_of(
@@ -398,6 +408,8 @@ class KeptReleases:
     ----------
     name
         Gives a part its public names; it takes where its first query is, too.
+    rows
+        Which row of a pool each query is, where they come from one: noted with every part.
     answered
         How many queries have their labels in the parts that were read, or kept.
     since
@@ -407,14 +419,15 @@ class KeptReleases:
     def __init__(self, draft: Draft) -> None:
         self.draft, self.answered, self.since = draft, 0, 0
         self.name: Callable[[Release, int], Release] = lambda part, start: part
+        self.rows: Rows | None = None
 
     @property
     def all_there(self) -> bool:
         """Whether all that is to be released is in the draft."""
         return self.draft.last == ALL_THERE
 
-    def kept(self, queries: int | None, rows: Rows | None = None) -> Release | None:
-        """Return the next part that was kept, which must be about so many queries, or these rows.
+    def kept(self, queries: int | None) -> Release | None:
+        """Return the next part that was kept, which must be about so many queries.
 
         None where there is no more.
         """
@@ -422,6 +435,7 @@ class KeptReleases:
         if data is None:
             return None
         part, about = _part(data)
+        rows = self._rows_of(part)
         if queries not in (None, part.answered) or not (
             rows is None or np.array_equal(rows, about)
         ):
@@ -442,10 +456,14 @@ class KeptReleases:
         with np.load(BytesIO(data), allow_pickle=False) as arrays:
             return (arrays["spent"], arrays["refused"]) if "spent" in arrays else None
 
-    def keep(self, part: Release, rows: Rows | None = None) -> None:
+    def _rows_of(self, part: Release) -> Rows | None:
+        """Return the rows of the next part."""
+        return None if self.rows is None else self.rows[self.answered :][: part.answered]
+
+    def keep(self, part: Release) -> None:
         """Append a part of a release, durably."""
-        data = BytesIO()
-        about = {} if rows is None else {"rows": np.asarray(rows, np.int64)}
+        data, rows = BytesIO(), self._rows_of(part)
+        about = {} if rows is None else {"rows": rows}
         if rows is None and "taken" in vars(part.sealed):
             about |= dict(zip(("spent", "refused"), part.sealed.taken, strict=True))
         np.savez_compressed(data, **self.name(part, self.answered).arrays(), **about)

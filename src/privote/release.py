@@ -65,11 +65,6 @@ def read_facts(text: str) -> dict[str, Any]:
     return dict(own)
 
 
-def drawn_of(parts: Iterable[Release]) -> tuple[str, ...]:
-    """Return the digests of all that was drawn for several releases, in order."""
-    return tuple(digest for part in parts for digest in part.drawn)
-
-
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     facts = dict(pairs)
     if len(facts) < len(pairs):

@@ -73,7 +73,7 @@ def _train(method: str, **settings: Any) -> Run:
     return run
 
 
-TEACHERS = {"n_teachers": 8, "rounds": 2, "queries": 8, "mechanism": pv.BinaryVoting(sigma=7.0)}
+TEACHERS = {"n_teachers": 20, "queries": 12, "mechanism": pv.BinaryVoting(sigma=7.0)}
 CASES: dict[str, tuple[Run, str]] = {
     **{f"label-{each}": (_label(each), ".out.npz.draft") for each in QUERIES},
     "poll": (_poll, ".out.npz.json.draft"),

@@ -99,7 +99,7 @@ def test_nor_of_their_gradients(outcome: Outcome) -> None:
         others = np.delete(np.arange(size + 1), place)
         labels[others[-1]] = RNG.integers(0, 2, 5)  # at an edge, where a product is cut
         alone, together = (
-            clipped_sum(design[some], labels[some], weights, -1.0, 1.0)[0]
+            clipped_sum(design[some], labels[some], weights, -1.0, 1.0)
             for some in (others, np.arange(size + 1))
         )
         assert alone.any()

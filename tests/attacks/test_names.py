@@ -23,8 +23,8 @@ from privote.cli.train import _write_csv
 from privote.datasets.tables import table
 from privote.errors import printable
 from privote.learning.direct.linear import DPLinear, DPMoments
+from privote.votes.cells import cell_of, name_in
 from privote.votes.names import folded
-from privote.votes.tables import cell_of, name_in
 
 FORMULAS = (
     *("=1+1", "=cmd|'/C calc'!A0", "+1+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"),

@@ -107,7 +107,6 @@ CASES: list[tuple[tuple[object, ...], str]] = [
     ((*FLU, "--method", "gradients", *BINARY), "--mechanism"),
     ((*FLU, "--method", "gradients", "--queries", 5), "--queries"),
     ((*FLU, "--method", "gradients", "--sample-rate", 0), "--sample-rate"),
-    ((*FLU, "--method", "dpsgd", "--rounds", 2), "--rounds"),
     ((*FLU, "--method", "dpsgd", "--network", "cat"), "--network"),
     ((*FLU, "--method", "teachers", "--steps", 5), "--steps"),
     ((*FLU, "--method", "neighbours", "--teacher", "resnet50"), "--teacher"),

@@ -44,7 +44,7 @@ def test_no_clipped_ballot_exceeds_the_norm(tau: float, labels: int, grid: int) 
 
 
 def test_probabilities_count_as_percents() -> None:
-    votes = np.array([[[0.004, 0.5], [0.996, 0.25], [-1, 1.0]]])
+    votes = np.array([[[0.004, 0.5], [0.996, 0.25], [math.nan, 1.0]]])
     mech = pv.TallyVoting(sigma=1e-4, grid=PERCENT)
     assert mech.release(votes, seed=0).tolist() == [[100, 175]]
     blocks = list(mech.ballots(votes).blocks())

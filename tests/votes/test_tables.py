@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.refusals import refused
 
@@ -17,7 +18,8 @@ import privote as pv
 from privote.datasets.tables import raw_table
 from privote.errors import InputError
 from privote.votes import arrays as votefiles
-from privote.votes.tables import ODD, CSVFile, Sheet, YesNo, is_gap, name_of, open_sheet
+from privote.votes.cells import is_gap
+from privote.votes.tables import CSVFile, Sheet, open_table
 
 
 def whole(sheet: Sheet) -> tuple[list[int], list[list[Any]]]:
@@ -49,50 +51,30 @@ def test_a_tab_file_keeps_its_commas(tmp_path: Path) -> None:
     assert CSVFile(tmp_path / "t.tsv").header == ("a, b, c", "d")
 
 
-def test_sources_are_alike() -> None:
+def test_sources_are_alike(tmp_path: Path) -> None:
     columns = {"a": [1, 2], "b": ["x", None]}
     frame = pd.DataFrame(columns)
-    for source in (columns, frame, [{"a": 1, "b": "x"}, {"a": 2}]):
-        sheet = open_sheet(source, "it")
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    records = [{"a": 1, "b": "x"}, {"a": 2, "hiv": 1}]
+    for source in (columns, frame, pa.table(columns), records, tmp_path / "t.parquet"):
+        sheet = open_table(source, "it", columns=("a", "b"))
         assert sheet.header == ("a", "b")
         places, (a, b) = whole(sheet)
         assert (places, a, b[0]) == ([0, 1], [1, 2], "x")
         assert is_gap(b[1])
+    for odd in ({"a": [1], "b": [1, 2]}, {"a": "xy"}, {1: [1], "1": [2]}, 5, [], [{}, 5], records):
+        with refused("it"):
+            open_table(odd, "it")
     with refused("it"):
-        open_sheet({"a": [1], "b": [1, 2]}, "it")
-    with refused("it"):
-        open_sheet(5, "it")
-    with pytest.raises(InputError, match="two columns are called '1'"):
-        open_sheet(pd.DataFrame([[1, 2]], columns=[1, "1"]), "it")
+        open_table(pd.DataFrame([[1, 2]], columns=[1, "1"]), "it")
 
 
-@pytest.mark.parametrize("name", ["votes.xlsx", "votes.XLS", "votes.ods", "votes.txt"])
+@pytest.mark.parametrize("name", ["votes.xlsx", "votes.XLS", "votes.ods"])
 def test_what_is_no_table_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"PK")
     for read in (pv.Ballots.of, raw_table):
         with refused(kind=InputError):
             read(tmp_path / name)
-
-
-def test_what_a_cell_says() -> None:
-    says = YesNo()
-    assert [says[cell] for cell in ("1", "Yes", " TRUE ", "y", "X", "✓", True, np.True_, 1.0)] == [
-        1
-    ] * 9
-    assert [says[cell] for cell in ("0", "NO", "false", "n", False, 0, "0.0")] == [0] * 7
-    gaps = ("", " ", "-", "NaN", "n/a", None, float("nan"), pd.NA, pd.NaT, np.float32("nan"), -1)
-    assert [says[cell] for cell in (*gaps, "-1", "None")] == [-1] * 13
-    assert [says[cell] for cell in ("maybe", 2, 0.5, b"1", "01")] == [ODD] * 5
-    features = YesNo(ticks=False)
-    assert [features[cell] for cell in ("x", "t", "f", "-", "none")] == [ODD] * 5
-    assert [features[cell] for cell in ("yes", "No", "nan")] == [1, 0, -1]
-    assert "maybe" not in says  # what strangers write is not kept
-
-
-def test_what_a_name_is() -> None:
-    assert [name_of(cell) for cell in (" a ", "'=b", 7, 7.0, np.int8(7), None, float("nan"))] == [
-        "a", "=b", "7", "7", "7", "", "",
-    ]  # fmt: skip
 
 
 FORMS = {
@@ -185,7 +167,8 @@ def test_data_frames() -> None:
         ballots: Any = pv.Ballots.of(given)
         assert ballots.to_array().tolist() == CUBE
         assert (ballots.query_names, ballots.voter_names) == (("2", "10"), ("anna", "bob"))
-    wide = pd.DataFrame([[1, 0], [0, 1]], index=["bob", "anna"], columns=["x", "y"])
+    index = pd.Index(["bob", "anna"], name="voter")
+    wide = pd.DataFrame([[1, 0], [0, 1]], index=index, columns=["x", "y"])
     named: Any = pv.Ballots.of(wide)
     assert named.to_array().tolist() == [[[0, 1], [1, 0]]]
     assert named.voter_names == ("anna", "bob")
@@ -195,10 +178,48 @@ def test_data_frames() -> None:
         pv.Ballots.of(frame().assign(y=[0, 3, 1, 0]))
 
 
-def test_queries_may_be_listed_by_rows_without_a_voter(tmp_path: Path) -> None:
-    ballots = sheet(tmp_path, "query,voter,x\n1,a,1\n1,b,0\n2,a,1\n3,,\n2,,\n")
-    assert ballots.query_names == ("3", "2", "1")
-    assert ballots.to_array()[:2].tolist() == [[[-1], [-1]], [[1], [-1]]]
+SOME = "query,voter,x\n1,a,1\n1,B,0\n02,A,1\n"
+
+
+def test_ballots_may_be_missing_where_public_lists_name_everybody(tmp_path: Path) -> None:
+    (tmp_path / "queries.txt").write_text("3\n2\n1\n")
+    (tmp_path / "voters.csv").write_text("name,voter\nx,b\ny,a\nz,c\n")
+    lists: dict[str, Any] = {
+        "queries_from": tmp_path / "queries.txt",
+        "voters_from": tmp_path / "voters.csv",
+    }
+    ballots = sheet(tmp_path, SOME, **lists)
+    assert (ballots.query_names, ballots.voter_names) == (("3", "2", "1"), ("b", "a", "c"))
+    assert ballots.to_array()[..., 0].tolist() == [[-1, -1, -1], [-1, 1, -1], [0, 1, -1]]
+    one = sheet(tmp_path, "voter,x\nb,1\n", voters_from=["a", "b"])
+    assert one.to_array().tolist() == [[[-1], [1]]]
+    for name in lists:
+        with refused(kind=InputError):
+            sheet(tmp_path, SOME, **{name: lists[name]})  # one list alone
+    with refused("queries_from", InputError):
+        sheet(tmp_path, "voter,x\nb,1\n", queries_from=["1"])
+    with refused("queries_from", InputError):
+        sheet(tmp_path, SOME, **{**lists, "queries_from": ["1", "01"]})
+    with refused("voters_from", InputError):
+        pv.Ballots.of(np.zeros((1, 2, 1)), voters_from=["a", "b"])
+    with refused("votes.csv, line 4, column 'query'", pv.BallotError) as error:
+        sheet(tmp_path, SOME, **{**lists, "queries_from": ["1", "3"]})
+    assert "02" not in str(error.value)
+
+
+def test_types_of_columns_say_nothing(tmp_path: Path) -> None:
+    whole = pd.DataFrame({"voter": ["a", "b"], "x": [1, 0], "y": [True, False]})
+    gap = pd.DataFrame({"voter": ["a", "b", "c"], "x": [1, 0, None], "y": [True, False, None]})
+    assert gap.x.dtype == np.float64
+    for form in (whole, gap, pa.Table.from_pandas(gap), dict(gap), Polars(gap.to_dict("list"))):
+        ballots: Any = pv.Ballots.of(form, steps=100)
+        assert ballots.steps == 1
+        assert ballots.missing
+        assert ballots.to_array()[0, :2].tolist() == [[1, 1], [0, 0]]
+    soft: Any = pv.Ballots.of(whole, steps=100, soft=True)
+    assert soft.steps == 100
+    with refused("votes, row 0, column 'x'", pv.BallotError):
+        pv.Ballots.of(whole.assign(x=[0.5, 0.0]))
 
 
 def test_more_cells_than_a_file_can_tell_are_refused(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def check_orders(orders: Orders | None) -> Floats:
     """Return ``orders`` as a checked 1-D array; ``None`` means ``DEFAULT_ORDERS``."""
     if orders is None:
         return DEFAULT_ORDERS
-    array = np.atleast_1d(numbers("orders", orders))
+    array: Floats = np.atleast_1d(numbers("orders", orders))
     if array.ndim != 1 or array.size == 0:
         raise InputError("orders", f"must be a non-empty 1-D sequence, got shape {array.shape}")
     if not (np.isfinite(array).all() and (array > 1).all()):

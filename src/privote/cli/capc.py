@@ -203,8 +203,8 @@ def retrain(
     if not {"labels", "label_names"} <= set(received.names):
         raise InputError("LABELS.npz", "must be a file written by privote capc query", answers.name)
     names = [str(name) for name in received["label_names"]]
-    own = table(records, labels=options.names(labels) or ())
-    new = table(rows, features=None if rows.suffix == ".npz" else own.feature_names)
+    new = table(rows)
+    own = table(records, labels=options.names(labels) or (), features=new.feature_names)
     model = retrain_site(
         Records.under(names, own.X, own.Y, own.label_names), names, new.X, received["labels"]
     )

@@ -37,6 +37,9 @@ def label(
     account: Account,
     clip: bool = False,
     threshold: str | None = None,
+    soft: bool = False,
+    queries_from: Path | None = None,
+    voters_from: Path | None = None,
     baseline: Path | None = None,
     voter_ids: Path | None = None,
     probabilities: Path | None = None,
@@ -93,6 +96,11 @@ def label(
     plan_for : N
         auto, with ``ledger``: make the allowance last for N queries in total, including these.
         Later runs use the rest at no further charge.
+    soft
+        The votes in a CSV or Parquet file are probabilities.
+    queries_from, voters_from
+        Public lists of all queries and all voters: a text file with one name per line, or a table
+        with the column query or voter. Required for a table in which ballots are missing.
     baseline
         allowance: a public guess of the labels, shape (queries, labels), .npy or .csv; default: all
         zeros.
@@ -158,7 +166,9 @@ def label(
         return release
 
     with working(f"reading {name_of(votes)}"):
-        ballots = _read(votes, mech, options.numbers("threshold", threshold), resume=resume)
+        bar, probable = options.numbers("threshold", threshold), True if soft else None
+        lists = {"queries_from": queries_from, "voters_from": voters_from}
+        ballots = _read(votes, mech, bar, soft=probable, resume=resume, **lists)
         guess, known = None, getattr(ballots, "query_names", None)
         if ballots is not None:
             if baseline is not None:
@@ -183,12 +193,12 @@ def label(
     _show(release, output, names, said, show_sealed=show_sealed, json=json)
 
 
-def _read(*how: Any, resume: bool) -> Any:
+def _read(*how: Any, resume: bool, **more: Any) -> Any:
     """Return the votes; None where they cannot be read, and what was released will do."""
     from privote.labelling import ballots_of
 
     try:
-        return ballots_of(*how)
+        return ballots_of(*how, **more)
     except InputError as error:
         if not resume:
             raise

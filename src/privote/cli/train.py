@@ -111,7 +111,7 @@ def votes(
     settings=Group(
         of="PATEClassifier",
         only=(
-            *("n_teachers", "threshold", "embedding", "student", "rounds", "n_jobs"),
+            *("n_teachers", "threshold", "embedding", "student", "n_jobs"),
             *("guarantee", "queries"),
         ),
         unset=True,
@@ -400,9 +400,10 @@ def predict(
 def _rows(saved: Any, rows: Path, id_column: str | None) -> tuple[Any, dict[str, list[str]]]:
     """Return rows as a student takes them, and the names in the column that names them, if any."""
     from privote.datasets import pictures
-    from privote.datasets.tables import columns_of, table
+    from privote.datasets.tables import table
     from privote.learning.pictures import PictureEncoder
-    from privote.votes.tables import name_of
+    from privote.votes.cells import name_of
+    from privote.votes.tables import open_table
 
     arrays, looks = rows.suffix == ".npz", isinstance(saved.encoder, PictureEncoder)
     if looks or (arrays and saved.encoder is None):
@@ -410,11 +411,10 @@ def _rows(saved: Any, rows: Path, id_column: str | None) -> tuple[Any, dict[str,
             raise InputError("ids", "needs a table: these rows have no columns", id_column)
         data = table(rows) if arrays else pictures(rows)
         return data.X, {} if arrays else {"file": data.ids.tolist()}
-    held, labels = columns_of(rows), saved.label_names
+    held, labels = open_table(rows, "X").table(), saved.label_names
     given = held if saved.encoder else table(held, features=saved.feature_names).X
-    if id_column is None:
-        usual = (n for n in held.columns if n.lower() == "id" and n not in labels)
-        id_column = next(usual, None)
+    usual = [name for name in held.columns if name.lower() == "id" and name not in labels]
+    id_column = id_column or next(iter(usual), None)
     if id_column is None:
         return given, {}
     if id_column in {"row", *labels, *map(_chance, labels)}:
@@ -453,7 +453,8 @@ def _write_csv(
 
     import numpy as np
 
-    from privote.votes.tables import cell_of, write_header
+    from privote.votes.cells import cell_of
+    from privote.votes.tables import write_header
 
     with path.open("w", newline="", encoding="utf-8") as stream:
         write_header(stream, ["row", *named, *names, *map(_chance, names)])

@@ -106,7 +106,7 @@ def _votes(
     if len(odd):
         row, label = odd[0]
         raise InputError(
-            f"{file}: a label must be 0 or 1, and {names[label]!r} of record {row} is not",
+            f"{file}: a label must be 0 or 1, and {names[label]!r} of record {row} is neither",
             sealed=f"it is {values[row, label]:g}",
         )
     return np.where(unknown, MISSING, values).astype(np.int8)
@@ -202,11 +202,9 @@ def _header(numbered: Iterator[tuple[int, str]], where: str) -> list[Attribute]:
                 attributes.append(_attribute(text))
             except ValueError:
                 rule = "an attribute must be a name, and numeric or a list of values"
-                sealed = f"it is {shown(text)}"
-                raise InputError(f"{where}, line {number}: {rule}", sealed=sealed) from None
+                raise InputError(f"{where}, line {number}: {rule}; got {text[:60]!r}") from None
         elif keyword != "@relation":
-            sealed = f"it is {shown(text)}"  # where @data is missing, a record
-            raise InputError(f"{where}, line {number}: not ARFF", sealed=sealed)
+            raise InputError(f"{where}, line {number}: not ARFF: {text[:60]!r}")
     raise InputError(f"{where}: no @data line; is this an ARFF file?")
 
 

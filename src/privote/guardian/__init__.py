@@ -138,7 +138,6 @@ class Guardian:
         )
         # For reading: what is charged and drawn is the issuer's.
         self.mechanism, self.budget, self.guarantee = mechanism, budget, guarantee
-        self.learns = learns  # whether the mechanism follows from the votes, and that is paid for
         self._issuer = Issuer(
             mechanism=mechanism,
             guarantee=guarantee,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from numbers import Integral, Real
+from numbers import Real
 from types import FrameType
 from typing import Any
 
@@ -22,7 +22,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin
 from sklearn.utils.validation import validate_data
 
 from ..datasets.images import Images
-from ..errors import InputError, PrivoteError, PrivoteWarning, finite, numbers, shown
+from ..errors import InputError, PrivoteError, PrivoteWarning, finite, numbers
+from ..votes.names import identities
 
 Labels = npt.NDArray[np.int8]
 Floats = npt.NDArray[np.float64]
@@ -373,27 +374,10 @@ def deviations(X: Any) -> tuple[Floats, Floats]:
 
 
 def check_groups(
-    groups: npt.ArrayLike | None, records: int, name: str = "groups"
+    groups: Any, records: int, name: str = "groups"
 ) -> tuple[npt.NDArray[Any] | None, npt.NDArray[np.int64] | None]:
     """Return the names of persons, sorted, and each row's person by place; None without groups."""
     if groups is None:
         return None, None
-    given = check_names(groups, records, name)
-    places = {one: place for place, one in enumerate(sorted(set(given)))}
-    return np.array([*places], object), np.array([places[one] for one in given], np.int64)
-
-
-def check_names(names: Any, records: int, argument: str) -> list[Any]:
-    """Return names of records or persons (records,): all texts, all bytes, or all integers."""
-    if isinstance(names, Iterable) and not isinstance(names, Sized):
-        names = list(names)
-    cells = np.asarray(names, object)
-    if cells.shape != (records,):
-        raise InputError(argument, f"must name {records} records, got shape {cells.shape}")
-    given: list[Any] = cells.tolist()
-    kind: Any = next((k for k in (str, bytes) if isinstance(given[0], k)), Integral)
-    odd = [at for at, one in enumerate(given) if not isinstance(one, kind) or one is True]
-    if odd:
-        sealed = f"the name of row {odd[0]} is {shown(given[odd[0]])}"
-        raise InputError(argument, "must be all texts, or all integers", sealed=sealed)
-    return given
+    names, person = np.unique(identities(groups, name, records), return_inverse=True)
+    return names, person.reshape(-1).astype(np.int64)

@@ -89,7 +89,7 @@ class Ledger:
     """An append-only record of charges that survives crashes and reveals tampering.
 
     Open a file with :meth:`open`, or use :meth:`in_memory` for a single run. Threads may share a
-    ledger; a forked process must open its own.
+    ledger. A forked process may not, and cannot open a file that was open when it was forked.
 
     Examples
     --------
@@ -126,17 +126,15 @@ class Ledger:
         """
         location = Location.of(path, beside)
         if readonly:
-            ledger = cls(*location.open_reader(), readonly=True)
+            store, chain, anchor = location.open_reader()
             try:
-                anchor = ledger._anchor
-                assert anchor is not None
-                wrong = against_anchor(ledger._store, anchor, anchor.read())
+                wrong = against_anchor(store, anchor, anchor.read())
                 if wrong:
                     raise LedgerError(wrong)
             except BaseException:
-                ledger.close()
+                store.close()
                 raise
-            return ledger
+            return cls(store, chain, anchor, readonly=True)
         Chain.from_environment()  # a bad key is found before anything is made
         new = location.address is not None or not location.file.exists()
         store = location.open_store(create=create)
@@ -221,7 +219,7 @@ class Ledger:
         """
         if os.getpid() != self._process:  # before the lock: another thread's may be copied, held
             raise LedgerError(
-                "the ledger was opened before this process was forked: open it again here. A "
+                "the ledger was open when this process was forked: open it in a new process. A "
                 "ledger without a file belongs to the process that made it"
             )
         return self._lock

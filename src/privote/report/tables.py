@@ -22,7 +22,8 @@ from rich.text import Text
 from privote.accounting.renyi import rounded_up
 from privote.errors import InputError, printable
 from privote.release import OWNER_ONLY, SANITIZED, UNCERTAIN, UNCONDITIONAL
-from privote.votes.tables import cell_of, write_header
+from privote.votes.cells import cell_of
+from privote.votes.tables import write_header
 
 Row = Mapping[str, Any]
 

@@ -95,11 +95,15 @@ def read(
     threshold: Threshold = None,
     steps: int = 1,
     soft: bool | None = None,
+    queries_from: Any = None,
+    voters_from: Any = None,
 ) -> Ballots:
     """Read a votes file as checked ballots, with the names that it has.
 
     ``threshold``, ``steps`` and ``soft`` are for probabilities (:meth:`Ballots.from_array`). Those
-    in a table are told from votes by a threshold, or by ``soft``: its cells have no type.
+    in a CSV or Parquet file are told from votes by a threshold, or by ``soft``: the type of a
+    column follows from what is in it. ``queries_from`` and ``voters_from`` are public lists, for a
+    CSV file in which ballots may be missing.
 
     Zarr and Parquet are read block by block, also by a URL that zarr and pyarrow open.
 
@@ -116,12 +120,15 @@ def read(
     list.
     """
     how: dict[str, Any] = {"threshold": threshold, "steps": steps, "soft": soft}
+    lists = {"queries_from": queries_from, "voters_from": voters_from}
     readers: dict[str, Callable[[str], Ballots]] = {
         ".zarr": lambda place: _read_zarr(place, how),
         ".parquet": lambda place: _read_parquet(place, how),
         ".npy": lambda file: Ballots.from_array(open_npy(file), **how),
         ".npz": lambda file: _read_npz(Path(file), how),
-        ".csv": lambda file: of_sheet(CSVFile(file), threshold, steps if soft else 1),
+        ".csv": lambda file: of_sheet(
+            CSVFile(file), threshold=threshold, steps=steps if soft else 1, **lists
+        ),
     }
     readers[".tsv"] = readers[".csv"]
     place = _place(path)
@@ -134,14 +141,23 @@ def read(
             f"votes file must end in one of {', '.join(readers)}, "
             f"got {suffix or name_of(place)!r}{as_csv(suffix)}"
         )
+    if suffix not in (".csv", ".tsv"):
+        refuse_lists(lists)
     try:
         return readers[suffix](place)
     except (BallotError, MemoryError):
         raise
     except InputError as error:
-        if error.argument in ("threshold", _FILE):
+        if error.argument in ("threshold", _FILE, *lists):
             raise
         raise BallotError(str(error)) from None
+
+
+def refuse_lists(lists: Mapping[str, Any]) -> None:
+    """Refuse public lists of queries or voters, where an array says how many there are."""
+    for argument, names in lists.items():
+        if names is not None:
+            raise InputError(argument, "applies to tables: an array has all queries and voters")
 
 
 def write_packed(path: str | os.PathLike[str], votes: npt.ArrayLike) -> None:
@@ -199,8 +215,9 @@ def _read_zarr(place: str, how: Mapping[str, Any]) -> Ballots:
 
 
 def _read_parquet(place: str, how: Mapping[str, Any]) -> Ballots:
-    cube = ParquetCube(place, how["threshold"])
-    return Ballots.from_array(cube, **{**how, "threshold": None}).named(cube.names)
+    soft = bool(how["soft"]) and how["steps"] > 1
+    cube = ParquetCube(place, how["threshold"], soft=soft)
+    return Ballots.from_array(cube, steps=how["steps"], soft=soft).named(cube.names)
 
 
 # -- slices: Zarr ----------------------------------------------------------------------------------
@@ -470,11 +487,11 @@ class ParquetCube(LazyCube):
     and that is private.
     """
 
-    def __init__(self, place: str, threshold: Threshold) -> None:
+    def __init__(self, place: str, threshold: Threshold, *, soft: bool) -> None:
         name, place = name_of(place), as_place(place, _FILE)
         self._opened, stored = _parquet(place, name)
         with readable(name, _KIND):
-            labels, floats = _label_columns(name, self._opened.schema_arrow)
+            labels = _label_columns(name, self._opened.schema_arrow)
             held = self._opened.metadata
             rows = [held.row_group(group).num_rows for group in range(held.num_row_groups)]
             for count in rows:
@@ -486,8 +503,7 @@ class ParquetCube(LazyCube):
             text = f"{name}: metadata 'voter_names'"
             names = None if said is None else listed(json.loads(said), text)
         self._threshold = None if threshold is None else check_threshold(threshold, len(labels))
-        # One column of floats makes them probabilities, unless a threshold makes votes of them.
-        soft = floats and threshold is None
+        # The type of a column says nothing: one missing vote makes it hold floats.
         super().__init__(name, _KIND, shape, np.float64 if soft else np.int8)
         self._ends = np.cumsum(rows)
         self.names = Names(labels=tuple(labels), voters=names)
@@ -517,8 +533,7 @@ class ParquetCube(LazyCube):
         skip = first - (self._ends[low - 1] if low else 0)
         columns = part.slice(skip, last - first).columns
         values = np.stack([c.to_numpy().astype(np.float64) for c in columns], axis=1)
-        # A null vote is a missing vote; a number that is none is not.
-        lost = np.stack([c.is_null().to_numpy() for c in columns], axis=1)
+        lost = np.isnan(values)  # a null, too
         if self._threshold is not None:
             bad = ~lost & ~((values >= 0) & (values <= 1))
             if bad.any():
@@ -549,8 +564,8 @@ def _parquet(place: str, name: str) -> tuple[Any, int]:
         return pq.ParquetFile(source, page_checksum_verification=True), size
 
 
-def _label_columns(name: str, schema: Any) -> tuple[list[str], bool]:
-    """Return the columns that are labels, and whether one holds floats; none may hold others."""
+def _label_columns(name: str, schema: Any) -> list[str]:
+    """Return the columns that are labels; refuse those that hold no numbers."""
     import pyarrow.types as of
 
     names = list(schema.names)
@@ -563,7 +578,7 @@ def _label_columns(name: str, schema: Any) -> tuple[list[str], bool]:
     for label, kind in types.items():
         if not (of.is_boolean(kind) or of.is_integer(kind) or of.is_floating(kind)):
             raise BallotError(f"column {label!r} must hold 0, 1 or probabilities, got {kind!s:.60}")
-    return labels, any(map(of.is_floating, types.values()))
+    return labels
 
 
 # -- arrays in .npy and .npz files -----------------------------------------------------------------

@@ -15,7 +15,8 @@ import ctypes
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Protocol, runtime_checkable
@@ -33,7 +34,6 @@ Counts = npt.NDArray[np.int64]
 Margins = npt.NDArray[np.signedinteger[Any]]
 Floats = npt.NDArray[np.float64]
 
-_OBJECTS = np.dtype(object)
 _FEW = 1 << 14  # votes that are added up sooner than they are packed
 Threshold = float | npt.ArrayLike | None
 
@@ -148,26 +148,32 @@ class Ballots:
         threshold: Threshold = None,
         steps: int = 1,
         soft: bool | None = None,
+        queries_from: Any = None,
+        voters_from: Any = None,
     ) -> BallotSource:
         """Return ``votes`` as checked ballots, whatever they came as.
 
-        Ballots pass through; arrays and data frames are checked; a path or URL is read
-        (:func:`privote.votes.arrays.read`). The options are those of :meth:`from_array`; in a table
-        votes are probabilities only where ``soft`` says so.
+        Ballots pass through; arrays, data frames and mappings of columns are checked; a path or URL
+        is read (:func:`privote.votes.arrays.read`). The options are those of :meth:`from_array`; in
+        a table votes are probabilities only where ``soft`` says so. ``queries_from`` and
+        ``voters_from`` list all queries and voters, of a table in which ballots may be missing.
         """
+        from .arrays import read, refuse_lists
+        from .tables import is_frame, is_path, of_sheet, open_table
+
+        lists = {"queries_from": queries_from, "voters_from": voters_from}
+        if is_path(votes):
+            return read(votes, threshold=threshold, steps=steps, soft=soft, **lists)
+        if is_frame(votes) or isinstance(votes, Mapping):
+            sheet = open_table(votes, "votes")
+            return of_sheet(sheet, threshold=threshold, steps=steps if soft else 1, **lists)
+        refuse_lists(lists)
         if isinstance(votes, BallotSource):
             if threshold is not None:
                 raise InputError(
                     "threshold", "applies to probabilities, but these votes are already ballots"
                 )
             return votes
-        from .arrays import read
-        from .tables import is_frame, of_sheet, open_sheet
-
-        if isinstance(votes, str) or hasattr(votes, "__fspath__"):
-            return read(votes, threshold=threshold, steps=steps, soft=soft)
-        if is_frame(votes):
-            return of_sheet(open_sheet(votes, "votes"), threshold, steps if soft else 1)
         return cls.from_array(votes, threshold=threshold, steps=steps, soft=soft)
 
     @classmethod
@@ -182,8 +188,6 @@ class Ballots:
     ) -> Ballots:
         """Check an array of 0, 1, -1 or bool; or of probabilities, with a threshold or in steps.
 
-        NaN and None are missing votes, as -1 is.
-
         Parameters
         ----------
         votes
@@ -192,39 +196,41 @@ class Ballots:
             ``None``, one value, or one per label: a probability at or above it is a yes.
         may_be_missing
             Whether a neighbour's vote could be missing. By default the type decides, never the
-            votes: bool and unsigned arrays cannot hold a missing vote, all else can.
+            votes: bool and unsigned arrays cannot hold a missing vote; signed ones, floats (NaN)
+            and lists (None) can.
         steps
             Where votes are probabilities and there is no threshold: how many steps a whole vote
             has, to which they are rounded; -1 is missing. With 1 they are refused.
         soft
             Whether they are. By default an array's floats are: the type decides, never the votes. A
-            list has none, nor has an array of objects.
+            list has none: what numpy makes of it depends on every vote in it.
         """
-        array = votes if isinstance(votes, StoredArray) else numbers("votes", votes, BallotError)
+        array = _array("votes", votes)
         shape = check_shape(array.shape)
         if may_be_missing not in (None, True, False):
             raise InputError("may_be_missing", "must be True, False or None", may_be_missing)
+        typed = hasattr(votes, "dtype") and votes.dtype.kind != "O"
+        missing = may_be_missing
+        if missing is None:
+            missing = array.dtype.kind in "if" or not typed
         if threshold is not None:
             bar = check_threshold(threshold, array.shape[2])
-            check_probabilities(array)
-            return cls(shape, lambda a, b: np.asarray(array[a:b] >= bar), missing=False)
+            check_probabilities(array, or_missing=missing)
+            return cls(shape, lambda a, b: as_votes(array[a:b], missing, bar), missing=missing)
         if soft is None:
-            soft = array.dtype.kind == "f" and hasattr(votes, "dtype") and votes.dtype != _OBJECTS
+            soft = array.dtype.kind == "f" and typed
         if steps > 1 and soft:
             check_probabilities(array, or_missing=True)
             return cls(shape, lambda a, b: in_steps(array[a:b], steps), missing=True, steps=steps)
-        seen = check_votes(array)
-        missing = array.dtype.kind in "if" if may_be_missing is None else may_be_missing
-        if seen and not missing:
+        if check_votes(array) and not missing:
             raise BallotError("may_be_missing", "is False, but some votes are missing (-1)")
         return cls(shape, lambda a, b: as_votes(array[a:b], missing), missing=missing)
 
     @classmethod
     def from_packed(cls, bits: Bytes | StoredArray, shape: npt.ArrayLike) -> Ballots:
         """Take bits packed by ``np.packbits(votes)`` (whole cube, C order) and their shape."""
-        sizes = numbers("shape", shape, BallotError)
-        bits = bits if isinstance(bits, StoredArray) else numbers("votes", bits, BallotError)
-        if sizes.shape != (3,) or not _whole(sizes).all():
+        sizes, bits = _array("shape", shape), _array("votes", bits)
+        if sizes.shape != (3,) or sizes.dtype.kind not in "iu":
             raise BallotError(f"shape of packed votes must be 3 integers, got {shown(shape)}")
         queries, voters, labels = (int(size) for size in sizes)
         check_shape((queries, voters, labels))
@@ -301,7 +307,7 @@ class SparseBallots:
     >>> import numpy as np, privote as pv
     >>> votes = np.array([[True, False]])
     >>> pv.SparseBallots([0], [7], votes, queries=10, voters=50)
-    SparseBallots(10 queries, 50 voters, 2 labels)
+    SparseBallots(10 queries, 50 voters, 2 labels, 1 ballots)
     """
 
     sparse = True
@@ -316,7 +322,7 @@ class SparseBallots:
         queries: int,
         voters: int,
     ) -> None:
-        ballots = numbers("votes", votes, BallotError)
+        ballots = _array("votes", votes)
         if ballots.ndim != 2:
             raise BallotError(
                 f"votes of sparse ballots must have 2 axes (speakers, labels), "
@@ -327,13 +333,15 @@ class SparseBallots:
             raise BallotError("votes of sparse ballots must be 0 or 1; leave out silent voters")
         places = []
         for name, given, bound in (("query", query, queries), ("voter", voter, voters)):
-            array = numbers(name, given, BallotError)
-            if array.shape != ballots.shape[:1]:
-                raise BallotError(f"{name} must be one for each ballot, got shape {array.shape}")
-            outside = array[~_whole(array) | (array < 0) | (array >= bound)]
+            array = _array(name, given)
+            if array.shape != ballots.shape[:1] or array.dtype.kind not in "iu":
+                raise BallotError(
+                    f"{name} must be {len(ballots)} integers, one per ballot, "
+                    f"got {array.dtype} of shape {array.shape}"
+                )
+            outside = array[(array < 0) | (array >= bound)]
             if outside.size:
-                rule = f"must be an integer from 0 to {bound - 1}"
-                raise BallotError(name, rule, sealed=f"it is {outside[0]}")
+                raise BallotError(name, f"must be from 0 to {bound - 1}", int(outside[0]))
             places.append(array.astype(np.int64))
         order = np.lexsort((places[1], places[0]))
         self._query, self._voter = places[0][order], places[1][order]
@@ -341,12 +349,16 @@ class SparseBallots:
         same = (np.diff(self._query) == 0) & (np.diff(self._voter) == 0)
         if same.any():
             at = int(np.flatnonzero(same)[0])
-            sealed = f"it is voter {self._voter[at]} on query {self._query[at]}"
-            raise BallotError("a voter casts more than one ballot on a query", sealed=sealed)
+            raise BallotError(
+                f"voter {self._voter[at]} casts more than one ballot on query {self._query[at]}"
+            )
         self.queries, self.voters, self.labels = int(queries), int(voters), ballots.shape[1]
 
     def __repr__(self) -> str:
-        return f"SparseBallots({self.queries} queries, {self.voters} voters, {self.labels} labels)"
+        return (
+            f"SparseBallots({self.queries} queries, {self.voters} voters, {self.labels} labels, "
+            f"{len(self._votes)} ballots)"
+        )
 
     def blocks(self) -> Iterator[SparseBlock]:
         """Yield the ballots in blocks of consecutive queries."""
@@ -377,14 +389,18 @@ class SparseBallots:
         )
 
 
-def _whole(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    return np.asarray(np.isfinite(values) & (values == np.rint(values)))
+def _array(name: str, values: Any) -> Any:
+    """Return values as an array; refuse what is ragged, and masks, which would be lost.
 
-
-def _gaps(slab: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return where votes are missing."""
-    gaps: npt.NDArray[np.bool_] = slab == MISSING
-    return gaps | np.isnan(slab) if slab.dtype.kind == "f" else gaps
+    None in a list, or in an array of objects, becomes NaN.
+    """
+    if isinstance(values, StoredArray):
+        return values
+    with suppress(ValueError):  # of a ragged list
+        array = np.asarray(values)
+        if array.dtype.kind != "O" and not isinstance(values, np.ma.MaskedArray):
+            return array
+    return numbers(name, values, BallotError)
 
 
 def block_queries(voters: int, labels: int) -> int:
@@ -396,15 +412,17 @@ def block_queries(voters: int, labels: int) -> int:
     return max(fewest, _BLOCK_CELLS // cells // 8 * 8)
 
 
-def as_votes(slab: npt.NDArray[Any], missing: bool) -> Votes:
-    """Return checked votes in the type they are counted in.
+def as_votes(slab: npt.NDArray[Any], missing: bool, bar: Floats | None = None) -> Votes:
+    """Return checked votes, or probabilities with a bar, in the type in which they are counted.
 
     A copy: whoever looks at a block twice, to count surprises and then votes, must find the same,
     also in a file that somebody writes to. There a bool may hide any byte by now.
     """
+    if bar is not None or slab.dtype.kind == "f":
+        cast = slab >= bar if bar is not None else slab == 1
+        return np.where(slab >= 0, cast, MISSING).astype(np.int8) if missing else cast
     if missing:
-        whole = np.where(_gaps(slab), MISSING, slab) if slab.dtype.kind == "f" else slab
-        return whole.astype(np.int8)
+        return slab.astype(np.int8)
     return slab.view(np.uint8) != 0 if slab.dtype == np.bool_ else slab.astype(np.bool_)
 
 
@@ -455,33 +473,38 @@ def _odd(rule: str, bad: npt.NDArray[np.bool_], slab: npt.NDArray[Any], start: i
 
 
 def check_probabilities(array: Cells, *, or_missing: bool = False) -> None:
-    """Refuse anything but numbers in [0, 1], and -1 if allowed; the message names the first."""
+    """Refuse anything but numbers in [0, 1], and -1 or NaN if allowed; name the first."""
     if array.dtype.kind not in "fiub":
         raise BallotError(f"probabilities must be numbers, got dtype {array.dtype}")
     for start, slab in _slabs(array):
-        bad = ~(((slab >= 0) & (slab <= 1)) | (or_missing & _gaps(slab)))
+        bad = ~(((slab >= 0) & (slab <= 1)) | (or_missing & _no_vote(slab)))
         if bad.any():
             rule = "must be a probability in [0, 1]" + f" or missing ({MISSING})" * or_missing
             raise _odd(rule, bad, slab, start)
 
 
 def check_votes(array: Cells) -> bool:
-    """Refuse anything but 0, 1 and -1; return whether any vote is missing."""
+    """Refuse anything but 0, 1, and -1 or NaN; return whether any vote is missing."""
     if array.dtype.kind not in "fiub":
         raise BallotError("votes", f"must be bool or numbers, got dtype {array.dtype}")
     missing, hidden = False, array.dtype == np.bool_
     for start, slab in _slabs(array):
         # A bool from outside may hide any byte, and bytes are what is added up.
         slab = slab.view(np.uint8) if hidden else slab
-        gaps = _gaps(slab)
-        bad = slab > 1 if hidden else ~((slab == 0) | (slab == 1) | gaps)
+        absent = _no_vote(slab)
+        bad = slab > 1 if hidden else ~((slab == 0) | (slab == 1) | absent)
         if bad.any():
             rule = f"must be 0, 1 or missing ({MISSING})"
-            if array.dtype.kind == "f":
-                rule += "; give `threshold` if these are probabilities"
+            if slab.dtype.kind == "f":
+                rule += "; give `threshold` or `soft` if these are probabilities"
             raise _odd(rule, bad, slab, start)
-        missing = missing or bool(gaps.any())
+        missing = missing or bool(absent.any())
     return missing
+
+
+def _no_vote(slab: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    absent = slab == MISSING
+    return np.asarray(absent | np.isnan(slab) if slab.dtype.kind == "f" else absent)
 
 
 @cache

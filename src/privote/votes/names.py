@@ -14,8 +14,10 @@ from typing import Any
 from unicodedata import category, normalize
 
 import numpy as np
+import numpy.typing as npt
 
-from ..errors import BallotError
+from ..errors import BallotError, InputError, shown
+from .cells import name_of
 
 Listed = tuple[str, ...] | None
 _DIGITS = re.compile("([0-9]+)")
@@ -25,6 +27,8 @@ _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
     "\U000e0000-\U000e0fff]"
 )
+# A type may have made these of one another: 007, 7 and 7.0.
+_NUMERAL = re.compile(r"0*(\d+)(\.0+)?", re.ASCII)
 _BLANK = "\u2800"  # a Braille cell without dots, which Unicode counts among symbols
 
 
@@ -32,7 +36,7 @@ def folded(name: str) -> str:
     """Return what a name is compared by: without invisible characters, odd spaces and case.
 
     NFKC, format and control characters removed, white space folded to one space, trimmed, and
-    case-folded. Empty for a name of which nothing is visible.
+    case-folded; a whole number without leading zeros. Empty for a name of which nothing is visible.
     """
     text = name.replace(_BLANK, " ")
     if not (text.isascii() and text.isprintable()):
@@ -40,7 +44,32 @@ def folded(name: str) -> str:
             text = _UNSEEN.sub("", normalize("NFKC", text))
             seen = (c for c in text if c.isspace() or category(c) not in ("Cf", "Cc"))
             text = normalize("NFKC", "".join(seen).casefold())
-    return " ".join(text.casefold().split())
+    text = " ".join(text.casefold().split())
+    numeral = _NUMERAL.fullmatch(text)
+    return numeral[1] if numeral else text
+
+
+def identity(name: Any) -> str:
+    """Return what a record or a person is compared by: its name, folded; "" if it has none."""
+    try:
+        return folded(name_of(name))
+    except (InputError, TypeError):
+        return ""
+
+
+def identities(names: Any, argument: str, count: int | None = None) -> npt.NDArray[np.str_]:
+    """Return what each record, or the person it belongs to, is compared by; refuse nobody."""
+    if isinstance(names, str | bytes) or not np.iterable(names):
+        raise InputError(argument, f"must be a list of names, got one {type(names).__name__}")
+    listed = list(names)
+    if count not in (None, len(listed)):
+        raise InputError(argument, f"must name every record ({count}), got {len(listed)} names")
+    keys = [identity(name) for name in listed]
+    if "" in keys:
+        row = keys.index("")
+        rule = f"must be texts, or integers below 2^53, and row {row} is not"
+        raise InputError(argument, rule, sealed=f"it is {shown(listed[row])}")
+    return np.array(keys, np.str_)
 
 
 def twins(names: Iterable[str]) -> list[list[str]]:

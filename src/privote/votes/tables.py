@@ -1,17 +1,16 @@
-"""Tables as people have them, CSV files and data frames, and the votes in them.
+"""Tables as people have them: CSV and Parquet files, data frames, mappings, lists of records.
 
 A sheet has a header and gives its rows in blocks of columns, so that a large file is never a list
-of rows. Every message about a cell names the file, the line and the column. The cells of a CSV file
-are texts; those of a data frame are whatever the frame holds.
+of rows. Every message about a cell names the file, the line and the column. What a cell is,
+:mod:`privote.votes.cells` decides from that cell alone; no type of a column matters.
 
 Votes. A row is a ballot: columns ``query`` and ``voter``, then one column a label. Without the
 column ``query`` there is one query, and a row is a voter; voters may be named in the column
-``voter``, or in the first one under a head like ``name``. An empty cell is a missing vote, and so
-is a ballot without a row.
+``voter``, or in the first one under a head like ``name``. An empty cell is a missing vote.
 
-Queries and voters come in the order of their names, so the order of the rows says nothing. Which
-queries there are is public: one that only one voter names would tell what this voter said, and is
-refused unless a row without a voter lists it.
+Which queries and voters there are is public: a table has a row for each of them together, or public
+lists name them, and a ballot without a row is missing. Without lists they come in the order of
+their names, so the order of the rows says nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ import warnings
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -32,26 +30,17 @@ from typing import Any, TextIO
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import BallotError, InputError, PrivoteWarning, shown
-from ..files import check_file, check_unpacked
+from ..errors import BallotError, InputError, PrivoteWarning, missing_extra, shown
+from ..files import check_file, check_unpacked, why
+from .cells import ODD, VOTE_WORDS, YesNo, cell_of, is_number, name_in, name_of, number
 from .cube import MISSING, Ballots, Threshold, check_threshold
-from .names import Names, in_order
+from .names import Names, folded, in_order
 
+TABLES = (".csv", ".tsv", ".txt", ".tab", ".parquet")
 _SPREADSHEETS = (".xlsx", ".xls", ".ods")
 Block = tuple[list[int], list[Sequence[Any]]]  # where each row stands, and the columns
 
-# How a formula begins in one spreadsheet or another, in either width.
-_FORMULAS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
 _ROWS, _CELLS = 1 << 16, 1 << 22  # of a block, at most
-_WORDS = {
-    1: ("1", "yes", "true", "y", "1.0"),
-    0: ("0", "no", "false", "n", "0.0"),
-    -1: ("", "-1", "-1.0", "na", "n/a", "nan", "null"),
-}
-# What people mark votes with; in a feature these may mean anything.
-_TICKS = {1: ("x", "t", "\u2713", "\u2714"), 0: ("f",), -1: ("-", "none")}
-ODD = -9  # what is neither yes, no nor a gap
-VOTE_WORDS = "1, 0, yes, no, true, false or empty"
 NO_HEADER = "the first line reads like a row, and must name the columns"
 # What stands in rows and in no header: words for yes, no and a gap, dates, addresses.
 _CELL = re.compile(
@@ -62,10 +51,7 @@ Cells = npt.NDArray[Any]
 
 _VOTE = f"must be a vote: {VOTE_WORDS} (missing)"
 # The text of a cell must not decide what it is: it is private.
-_PROBABILITIES = (
-    "; if these are probabilities, give `threshold`, or save them as floats in a .npy, .npz, Zarr "
-    "or Parquet file, where they count as they are"
-)
+_PROBABILITIES = "; if these are probabilities, give `threshold` or `soft`"
 _CHANCE = "must be a probability from 0 to 1, or empty (missing)"
 # How people head columns of queries and voters where they do not call them that.
 _NO_LABEL = re.compile(r"(query|queries|voters?)([ _-]?(id|name|index|number))?s?")
@@ -101,6 +87,10 @@ class Sheet(ABC):
     @abstractmethod
     def blocks(self) -> Iterator[Block]:
         """Yield the rows in blocks: where they stand, and their columns."""
+
+    @abstractmethod
+    def table(self) -> RawTable:
+        """Return all rows, in memory."""
 
     def check_header(self, *, nameless: bool = False) -> None:
         """Refuse columns of one name, and without a name but for the first.
@@ -140,7 +130,12 @@ class RawTable(Sheet):
     def __init__(
         self, name: str, columns: Mapping[str, Cells], places: Ints, unit: str = "line"
     ) -> None:
-        self.name, self.columns, self.places, self.unit = name, columns, places, unit
+        # In a list, numpy's nanoseconds would be integers.
+        self.columns = {
+            head: cells.astype("M8[us]").astype(object) if cells.dtype.kind == "M" else cells
+            for head, cells in columns.items()
+        }
+        self.name, self.places, self.unit = name, places, unit
         self.header, self.size = tuple(columns), 8 * len(places) * len(columns)
 
     @property
@@ -156,6 +151,10 @@ class RawTable(Sheet):
         return RawTable(self.name, columns, self.places[rows], self.unit)
 
     take = __getitem__
+
+    def table(self) -> RawTable:
+        """Return it as it is."""
+        return self
 
     def at(self, row: int, column: str) -> str:
         """Return where a cell is, in words."""
@@ -179,26 +178,80 @@ class RawTable(Sheet):
             yield part.places.tolist(), [column.tolist() for column in part.columns.values()]
 
 
-def open_sheet(source: Any, name: str = "table") -> RawTable:
-    """Return a data frame, a mapping of columns or a list of records as a table; rows from 0."""
+def open_table(
+    source: Any,
+    what: str = "table",
+    *,
+    columns: Iterable[str] | None = None,
+    public: bool = False,
+    **reading: Any,
+) -> Sheet:
+    """Open a table: a file, a data frame, a mapping of columns or a list of records.
+
+    Parameters
+    ----------
+    source
+        A path that ends in one of :data:`TABLES`; a frame of pandas, polars or Arrow, of which only
+        a named index counts as columns; a mapping; or records, which are mappings themselves.
+    what
+        Which argument it is, for messages.
+    columns
+        The columns of a list of records. They must be named: which keys occur is private.
+    public
+        The rows are public: a list of records then has all columns that occur in it.
+    reading
+        For :class:`CSVFile`.
+    """
+    if isinstance(source, Sheet):
+        return source
+    if is_path(source):
+        file = check_file(source, what)
+        suffix = file.suffix.casefold()
+        if suffix not in TABLES:
+            rule = f"a table must end in {', '.join(TABLES)}, got {file.name!r}"
+            raise InputError(rule + as_csv(file.name))
+        return _parquet_table(file) if suffix == ".parquet" else CSVFile(file, what, **reading)
     if is_frame(source):
-        source = _frame_columns(source, name)
-    elif isinstance(source, Sequence) and source and all(isinstance(r, Mapping) for r in source):
-        header = dict.fromkeys(column for record in source for column in record)
-        source = {key: [row.get(key) for row in source] for key in header}
+        source = _frame_columns(source, what)
+    elif is_records(source):
+        if columns is None and not public:
+            rule = (
+                "is a list of records, and its columns must be named: which keys occur is private"
+            )
+            raise InputError(what, rule)
+        # Not by `name_of`, which refuses some: one record's key must change nothing.
+        records = [{name_in(str(key).strip()): record[key] for key in record} for record in source]
+        heads = dict.fromkeys(chain.from_iterable(records)) if columns is None else columns
+        source = {name: [record.get(name) for record in records] for name in heads}
     if not isinstance(source, Mapping):
         raise InputError(
-            name,
-            "must be a CSV file, a data frame, a mapping of columns or a list of records, got "
-            f"{type(source).__name__}",
+            what,
+            "must be a CSV or Parquet file, a data frame, a mapping of columns or a list of "
+            f"records, got {type(source).__name__}",
         )
-    columns = {name_of(key): np.fromiter(values, object) for key, values in source.items()}
-    lengths = {len(values) for values in columns.values()}
+    return _table_of(what, [(name_of(key), values) for key, values in source.items()])
+
+
+def _table_of(name: str, columns: Iterable[tuple[str, Any]]) -> RawTable:
+    """Return columns as a table, its rows numbered from 0."""
+    table: dict[str, Cells] = {}
+    for head, values in columns:
+        if head in table:
+            raise InputError(name, f"must not have two columns called {head!r:.60}")
+        if isinstance(values, str) or not hasattr(values, "__len__"):
+            raise InputError(name, f"must have a list of values in column {head!r:.60}")
+        table[head] = np.fromiter(values, object, len(values))
+    lengths = {len(values) for values in table.values()}
     if len(lengths) > 1:
         raise InputError(name, f"must have columns of one length, got {sorted(lengths)}")
-    table = RawTable(name, columns, np.arange(max(lengths, default=0)), "row")
-    table.check_header()
-    return table
+    sheet = RawTable(name, table, np.arange(max(lengths, default=0)), "row")
+    sheet.check_header()
+    return sheet
+
+
+def is_path(source: Any) -> bool:
+    """Return whether this is a path."""
+    return isinstance(source, str) or hasattr(source, "__fspath__")
 
 
 def is_frame(value: Any) -> bool:
@@ -208,23 +261,61 @@ def is_frame(value: Any) -> bool:
     )
 
 
+def is_records(value: Any) -> bool:
+    """Return whether this is a list of records."""
+    several = isinstance(value, Sequence) and bool(value) and not isinstance(value, str)
+    return several and all(isinstance(record, Mapping) for record in value)
+
+
 def _frame_columns(frame: Any, name: str) -> Mapping[Any, Any]:
-    """Return a frame's columns; an index that says something comes first."""
+    """Return a frame's columns, those of a named index first."""
     if hasattr(frame, "get_columns") and hasattr(frame, "to_dict"):
         return dict(frame.to_dict(as_series=False))  # polars
     if hasattr(frame, "to_pydict"):
         return dict(frame.to_pydict())  # Arrow
     if any(level is not None for level in frame.index.names):
         frame = frame.reset_index()
-    columns: dict[Any, Any] = {}
-    if frame.index.dtype.kind not in "iu":
-        columns[""] = frame.index.tolist()
-    for place, column in enumerate(frame.columns):
-        text = name_of(column)
-        if text in columns:
-            raise InputError(f"{name}: two columns are called {text!r:.60}")
-        columns[text] = frame.iloc[:, place].tolist()
-    return columns
+    heads = [name_of(head) for head in frame.columns]
+    if len(set(heads)) < len(heads):
+        raise InputError(name, "must have columns of different names")
+    return {head: frame.iloc[:, place].tolist() for place, head in enumerate(heads)}
+
+
+def _parquet_table(file: Path) -> RawTable:
+    try:
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise missing_extra("files", "reading Parquet") from None
+    try:
+        data = pq.ParquetFile(file, page_checksum_verification=True)
+        sizes = data.metadata
+        check_unpacked(file.name, file.stat().st_size, sizes.num_rows * sizes.num_columns * 8)
+        table = data.read()
+        # Not by numpy, which makes floats of integers where a cell is empty.
+        columns = [(name, table[name].to_pylist()) for name in table.column_names]
+    except InputError:
+        raise
+    except Exception as error:  # whatever Arrow calls it
+        raise InputError(f"{file.name} cannot be read: {why(error)}") from None
+    return _table_of(file.name, columns)
+
+
+def names_from(source: Any, axis: str, argument: str) -> tuple[str, ...]:
+    """Return a public list of names: a sequence, a text file with one a line, or a table.
+
+    Of a table counts the column called as the axis is, or its first one.
+    """
+    if not is_path(source):
+        names = [name_of(name) for name in source]
+    elif Path(source).suffix.casefold() in (".csv", ".tsv", ".parquet"):
+        table = open_table(source, argument).table()
+        column = axis if axis in table.columns else table.header[0]
+        names = [name_of(cell) for cell in table.columns[column]]
+    else:
+        names = [line.strip() for line in lines(check_file(source, argument)) if line.strip()]
+    if not names or not all(names) or len({folded(name) for name in names}) < len(names):
+        raise InputError(argument, f"must have a name of its own for every {axis}")
+    return tuple(names)
 
 
 class CSVFile(Sheet):
@@ -363,7 +454,7 @@ def is_header(names: Iterable[str]) -> bool:
 
     A file whose header is missing has a private row in its place.
     """
-    return not any(_CELL.fullmatch(name.strip()) or _is_number(name) for name in names)
+    return not any(_CELL.fullmatch(name.strip()) or is_number(name) for name in names)
 
 
 def called(header: Sequence[str], column: str) -> str:
@@ -387,77 +478,6 @@ def columns_in_words(header: Iterable[str]) -> tuple[str, str | None]:
     return (few, None) if is_header(names) else (f"{len(names)} others, but {NO_HEADER}", few)
 
 
-# -- cells -----------------------------------------------------------------------------------------
-
-
-class YesNo(dict[Any, int]):
-    """What a cell says: 1, 0, -1 for a gap, :data:`ODD` for anything else. Ask it with ``[]``.
-
-    ``ticks`` is False for a feature, in which an x need not be a yes.
-    """
-
-    def __init__(self, *, ticks: bool = True) -> None:
-        super().__init__()
-        for words in (_WORDS, _TICKS) if ticks else (_WORDS,):
-            self.update({word: said for said, spelled in words.items() for word in spelled})
-        self.update([(1, 1), (0, 0), (-1, -1), (None, -1)])  # True, 1.0 and 1 are one key
-
-    def __missing__(self, cell: Any) -> int:
-        if is_gap(cell):
-            return -1
-        if not isinstance(cell, str):
-            return ODD
-        said = super().get(cell.strip().lower(), ODD)
-        if said != ODD and len(self) < 1000:  # the next "Yes" is as fast as "yes"
-            self[cell] = said
-        return said
-
-    def read(self, column: Sequence[Any]) -> npt.NDArray[np.int8]:
-        """Return what every cell of a column says."""
-        try:
-            return np.fromiter(map(self.__getitem__, column), np.int8, len(column))
-        except TypeError:  # a list, or something else that is no cell
-            return np.array([self[c] if c.__hash__ else ODD for c in column], np.int8)
-
-
-def is_gap(cell: Any) -> bool:
-    """Return whether nothing stands in a cell: empty, None, NaN, pandas' NA and NaT."""
-    if isinstance(cell, str):
-        return cell.strip().lower() in ("", "na", "n/a", "nan", "null")
-    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(cell, float | np.floating) and cell != cell
-
-
-def name_of(cell: Any) -> str:
-    """Return a cell as a name, without blanks around it; "" if nothing stands there."""
-    if isinstance(cell, str):
-        return name_in(cell.strip())
-    if is_gap(cell):
-        return ""
-    # A whole number that a frame made a float is written as one.
-    whole = isinstance(cell, float | np.floating) and float(cell).is_integer()
-    return str(int(cell) if whole else cell)
-
-
-def cell_of(name: str) -> str:
-    """Return a name as a cell of a CSV file that no spreadsheet takes for a formula.
-
-    One that begins as a formula gets an apostrophe in front; :func:`name_in` takes it away again.
-    A plain number stays what it is.
-    """
-    begins = name.lstrip("'")[:1]
-    if not begins or begins not in _FORMULAS or _is_number(name):
-        return name
-    return f"'{name}"
-
-
-def name_in(cell: str) -> str:
-    """Return the name that :func:`cell_of` made this cell of."""
-    begins = cell.lstrip("'")[:1]
-    return cell[1:] if cell.startswith("'") and begins and begins in _FORMULAS else cell
-
-
 def write_header(stream: TextIO, names: Iterable[str]) -> None:
     """Write the first line of a CSV file, so that readers here find these very names."""
     cells = [cell_of(name) for name in names]
@@ -469,32 +489,44 @@ def write_header(stream: TextIO, names: Iterable[str]) -> None:
     made.writerow(cells)
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 # -- votes -----------------------------------------------------------------------------------------
 
 
-def of_sheet(sheet: Sheet, threshold: Threshold = None, steps: int = 1) -> Ballots:
+def of_sheet(
+    sheet: Sheet,
+    *,
+    threshold: Threshold = None,
+    steps: int = 1,
+    queries_from: Any = None,
+    voters_from: Any = None,
+) -> Ballots:
     """Return the votes of a sheet as checked ballots, with their names.
 
     They are probabilities where there is a ``threshold``, or more than one of ``steps``.
+    ``queries_from`` and ``voters_from`` are public lists of who may be there, as
+    :func:`names_from` takes them.
     """
+    query_at, voter_at, labels = _columns(sheet)
+    query, voter = _Axis("query", queries_from), _Axis("voter", voters_from)
+    for axis, at in ((query, query_at), (voter, voter_at)):
+        if axis.public and at is None:
+            raise InputError(axis.argument, f"needs a column {axis.name!r} in {sheet.name}")
     soft = threshold is not None or steps > 1
-    votes, names = _Rows.of(sheet, soft).cube()
+    places, votes = _read_rows(sheet, (query_at, query), (voter_at, voter), labels, soft)
+    cube = _cube(sheet, query, voter, places, votes)
     if threshold is not None:
-        bar = check_threshold(threshold, votes.shape[2])
-        votes = np.where(np.isnan(votes), MISSING, votes >= bar).astype(np.int8)
-    elif steps > 1:
-        votes = np.where(np.isnan(votes), MISSING, votes)
+        bar = check_threshold(threshold, cube.shape[2])
+        cube = np.where(np.isnan(cube), MISSING, cube >= bar).astype(np.int8)
+    elif soft:
+        cube = np.where(np.isnan(cube), MISSING, cube)
     # An empty cell could stand anywhere, so a neighbour's vote may be missing whether or not one is
-    made = Ballots.from_array(votes, may_be_missing=True, steps=steps)
-    return made.named(names, sheet.name)
+    ballots = Ballots.from_array(cube, may_be_missing=True, steps=steps)
+    names = Names(
+        queries=tuple(query.names) or None,
+        voters=tuple(voter.names) or None,
+        labels=tuple(sheet.header[label] for label in labels),
+    )
+    return ballots.named(names, sheet.name)
 
 
 def _columns(sheet: Sheet) -> tuple[int | None, int | None, list[int]]:
@@ -527,169 +559,144 @@ def _columns(sheet: Sheet) -> tuple[int | None, int | None, list[int]]:
     return query, voter, places
 
 
-class _Index(dict[Any, int]):
-    """Names in the order in which they come, as numbers; a cell without a name is -1."""
+class _Axis(dict[Any, int]):
+    """Where names stand on an axis: as a public list has them, or in the order in which they come.
 
-    def __init__(self) -> None:
+    A cell without a name is -1, and one that names nobody of the list is -2.
+    """
+
+    def __init__(self, name: str, public: Any) -> None:
         super().__init__()
-        self.names: dict[str, int] = {}
+        self.name, self.argument = name, "queries_from" if name == "query" else "voters_from"
+        self.public, self._places = public is not None, dict[str, int]()
+        self.names = list(names_from(public, name, self.argument) if self.public else ())
+        for text in self.names:
+            self._places[folded(text)] = len(self._places)
 
     def __missing__(self, cell: Any) -> int:
         name = name_of(cell)
-        found = self.names.setdefault(name, len(self.names)) if name else -1
+        key = folded(name)
+        if key and key not in self._places and not self.public:
+            self._places[key] = len(self.names)
+            self.names.append(name)
+        place = self._places.get(key, -2) if key else -1
         if isinstance(cell, str | int):
-            self[cell] = found
-        return found
+            self[cell] = place
+        return place
 
     def read(self, column: Any) -> Ints:
-        """Return the number of every cell's name."""
+        """Return where the name in every cell stands."""
         return np.fromiter(map(self.__getitem__, column), np.int64, len(column))
 
+    def sort(self) -> Ints:
+        """Sort the names, unless a list gave their order; return where each stands now."""
+        before = self.names
+        self.names = before if self.public else in_order(before)
+        rank = {name: place for place, name in enumerate(self.names)}
+        return np.array([rank[name] for name in before], np.int64)
 
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """All rows of a sheet as numbers: where they stand, whose they are, what they say."""
 
-    sheet: Sheet
-    places: Ints
-    queries: tuple[Ints, list[str] | None]  # the names are None where no column has them
-    voters: tuple[Ints, list[str] | None]
-    labels: list[str]
-    votes: Cells  # (rows, labels)
-
-    @classmethod
-    def of(cls, sheet: Sheet, soft: bool) -> _Rows:
-        query_at, voter_at, labels = _columns(sheet)
-        query, voter, says = _Index(), _Index(), YesNo()
-        parts: list[tuple[Any, ...]] = []
-        for places, columns in sheet.blocks():
-            size = len(places)
-            votes: Cells = np.empty((size, len(labels)), np.float64 if soft else np.int8)
-            for at, label in enumerate(labels):
-                column = columns[label]
-                if soft:
-                    votes[:, at] = np.fromiter(map(_chance, column), np.float64, size)
-                    odd = (votes[:, at] < 0) | (votes[:, at] > 1)
-                else:
-                    votes[:, at] = says.read(column)
-                    odd = votes[:, at] == ODD
-                if odd.any():
-                    row = int(np.flatnonzero(odd)[0])
-                    raise _odd_cell(sheet, places[row], sheet.header[label], column[row], soft)
-            whose = np.zeros(size, np.int64), np.arange(size) + sum(len(part[0]) for part in parts)
-            parts.append(
-                (
-                    np.array(places, np.int64),
-                    whose[0] if query_at is None else query.read(columns[query_at]),
-                    whose[1] if voter_at is None else voter.read(columns[voter_at]),
-                    votes,
-                )
+def _read_rows(
+    sheet: Sheet,
+    queries: tuple[int | None, _Axis],
+    voters: tuple[int | None, _Axis],
+    labels: list[int],
+    soft: bool,
+) -> tuple[Ints, Cells]:
+    """Return (line, query, voter) of every row and its votes; a missing probability is NaN."""
+    says, parts, count = YesNo(), list[tuple[Ints, Cells]](), 0
+    for lines_, columns in sheet.blocks():
+        size = len(lines_)
+        votes: Cells = np.empty((size, len(labels)), np.float64 if soft else np.int8)
+        for at, label in enumerate(labels):
+            votes[:, at] = _chances(columns[label]) if soft else says.read(columns[label])
+            odd = np.flatnonzero(
+                (votes[:, at] < 0) | (votes[:, at] > 1) if soft else votes[:, at] == ODD
             )
-        if not parts:
-            raise BallotError(f"{sheet.name} has a header and no rows")
-        held = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        return cls(
-            sheet,
-            held[0],
-            (held[1], None if query_at is None else list(query.names)),
-            (held[2], None if voter_at is None else list(voter.names)),
-            [sheet.header[label] for label in labels],
-            held[3],
+            if len(odd):
+                raise _odd_cell(
+                    sheet, lines_[odd[0]], sheet.header[label], columns[label][odd[0]], soft
+                )
+        rows = np.zeros(size, np.int64), np.arange(count, count + size)
+        whose = [
+            axis.read(columns[at]) if at is not None else row
+            for (at, axis), row in zip((queries, voters), rows, strict=True)
+        ]
+        parts.append((np.stack([np.array(lines_, np.int64), *whose]), votes))
+        count += size
+    if not parts:
+        raise BallotError(f"{sheet.name} has a header and no rows")
+    places, votes_ = zip(*parts, strict=True)
+    return np.concatenate(places, axis=1), np.concatenate(votes_)
+
+
+def _cube(sheet: Sheet, query: _Axis, voter: _Axis, places: Ints, votes: Cells) -> Cells:
+    """Return (queries, voters, labels): a missing vote is -1, a missing probability NaN."""
+    sizes = []
+    gaps = np.isnan(votes) if votes.dtype.kind == "f" else votes == MISSING
+    blank = (places[1:] == -1).all(axis=0) & gaps.all(axis=1)  # no row, but a line of separators
+    places, votes = places[:, ~blank], votes[~blank]
+    if not len(votes):
+        raise BallotError(f"{sheet.name} names no voter")
+    for row, axis in ((1, query), (2, voter)):
+        _refuse_nobody(sheet, axis, places, row)
+        if axis.names:
+            places[row] = axis.sort()[places[row]]
+        sizes.append(len(axis.names) or int(places[row].max()) + 1)
+    shape = sizes[0], sizes[1], votes.shape[1]
+    check_unpacked(sheet.name, sheet.size, shape[0] * shape[1] * shape[2])
+    _refuse_twice(sheet, places[1] * shape[1] + places[2], places[0])
+    listed = voter.public and (query.public or not query.names)
+    if places.shape[1] < shape[0] * shape[1] and not listed:
+        needed = "queries_from" if voter.public else "voters_from"
+        raise InputError(
+            needed,
+            f"must be given: {sheet.name} has no row for some query and voter, and which of them "
+            "occur in ballots is private. Give public lists of all queries and all voters",
+        )
+    cube = np.full(shape, np.nan if votes.dtype == np.float64 else MISSING, votes.dtype)
+    cube[places[1], places[2]] = votes
+    return cube
+
+
+def _refuse_nobody(sheet: Sheet, axis: _Axis, places: Ints, row: int) -> None:
+    bad = np.flatnonzero(places[row] < 0)
+    if len(bad):
+        where = sheet.where(int(places[0][bad[0]]), axis.name)
+        if places[row][bad[0]] == -1:
+            raise BallotError(where, f"must name the {axis.name}, and is empty")
+        raise BallotError(where, f"must be in the list `{axis.argument}`")
+
+
+def _refuse_twice(sheet: Sheet, key: Ints, lines_: Ints) -> None:
+    order = np.argsort(key, kind="stable")
+    same = np.flatnonzero(np.diff(key[order]) == 0)
+    if len(same):
+        first, second = lines_[order[same[0] : same[0] + 2]].tolist()
+        raise BallotError(
+            f"{sheet.where(first)} and {sheet.unit} {second}: a voter must cast one "
+            "ballot on one query, and these two are by one voter on the same"
         )
 
-    def cube(self) -> tuple[Cells, Names]:
-        """Return (queries, voters, labels), and the names along the axes.
 
-        A missing vote is -1, a missing probability NaN.
-        """
-        missing = np.nan if self.votes.dtype == np.float64 else MISSING
-        gaps = np.isnan(self.votes) if self.votes.dtype == np.float64 else self.votes == MISSING
-        # Rows without a voter are no ballots: they list queries.
-        cast = self.voters[0] >= 0
-        self._refuse(~cast & ~gaps.all(axis=1), "voter", "must name the voter of these votes")
-        self._refuse(cast & (self.queries[0] < 0), "query", "must name the query")
-        if not cast.any():
-            raise BallotError(f"{self.sheet.name} names no voter")
-        self._refuse_alone(cast)
-        query, queries = _ordered(self.queries, cast)
-        voter, voters = _ordered(self.voters, cast)
-        shape = int(query.max()) + 1, int(voter.max()) + 1, len(self.labels)
-        check_unpacked(self.sheet.name, self.sheet.size, shape[0] * shape[1] * shape[2])
-        query, voter = query[cast], voter[cast]
-        self._refuse_twice(query * shape[1] + voter, self.places[cast])
-        cube = np.full(shape, missing, self.votes.dtype)
-        cube[query, voter] = self.votes[cast]
-        return cube, Names(queries=queries, voters=voters, labels=tuple(self.labels))
-
-    def _refuse(self, bad: npt.NDArray[np.bool_], column: str, rule: str) -> None:
-        if bad.any():
-            place = int(self.places[np.flatnonzero(bad)[0]])
-            raise BallotError(self.sheet.where(place, column), f"{rule}, and is empty")
-
-    def _refuse_alone(self, cast: npt.NDArray[np.bool_]) -> None:
-        """Refuse a query that exists because of one voter only."""
-        numbers, names = self.queries
-        voters = int(self.voters[0].max()) + 1
-        if names is None or voters < 2:
-            return
-        pairs = np.unique(numbers[cast] * voters + self.voters[0][cast])
-        count = np.bincount(pairs // voters, minlength=len(names))
-        count[numbers[~cast & (numbers >= 0)]] = 0
-        for number in np.flatnonzero(count == 1)[:1].tolist():
-            row = int(np.flatnonzero(numbers == number)[0])
-            raise BallotError(
-                self.sheet.where(int(self.places[row]), "query"),
-                "must be named by two voters or more, and this one is by one: the list of them "
-                "would tell what this voter said. If it is public, list it in a row of its own, "
-                "without a voter and a vote",
-                sealed=f"it is {shown(names[number])}",
-            )
-
-    def _refuse_twice(self, key: Ints, places: Ints) -> None:
-        order = np.argsort(key, kind="stable")
-        same = np.flatnonzero(np.diff(key[order]) == 0)
-        if len(same):
-            first, second = places[order[same[0] : same[0] + 2]].tolist()
-            raise BallotError(
-                f"{self.sheet.where(first)} and {self.sheet.unit} {second}: a voter must cast one "
-                "ballot on one query, and these two are by one voter on the same"
-            )
+def _chances(column: Sequence[Any]) -> npt.NDArray[np.float64]:
+    return np.fromiter(map(chance, column), np.float64, len(column))
 
 
-def _ordered(
-    column: tuple[Ints, list[str] | None], cast: npt.NDArray[np.bool_]
-) -> tuple[Ints, tuple[str, ...] | None]:
-    """Return rows and names in order: first what rows without a voter list, then by name."""
-    numbers, names = column
-    if names is None:
-        return numbers, None
-    listed = [names[n] for n in dict.fromkeys(numbers[~cast & (numbers >= 0)].tolist())]
-    order = [*listed, *in_order(set(names) - set(listed))]
-    rank = {name: place for place, name in enumerate(order)}
-    place = np.array([*(rank[name] for name in names), -1], np.int64)  # the last is for no name
-    return place[numbers], tuple(order)
-
-
-def _chance(cell: Any) -> float:
+def chance(cell: Any) -> float:
     """Return a probability, NaN for a gap, and a number outside [0, 1] for anything else."""
     try:
-        number = float(cell)
-    except (TypeError, ValueError, OverflowError):
-        text = cell.strip().replace(",", ".") if isinstance(cell, str) else ""
-        if is_gap(cell):
-            return float("nan")
-        return float(text) if text.replace(".", "", 1).isdigit() else -np.inf
-    return -np.inf if isinstance(cell, str) and "_" in cell else number
+        value = number(cell.replace(",", ".") if isinstance(cell, str) else cell)
+    except (TypeError, ValueError):
+        return -np.inf
+    return np.nan if value is None or value == MISSING else value
 
 
 def _odd_cell(sheet: Sheet, place: int, column: str, cell: Any, soft: bool) -> BallotError:
     where, sealed = sheet.where(place, column), f"the cell is {shown(cell)}"
-    if soft:
-        return BallotError(where, _CHANCE, sealed=sealed)
-    hint = _PROBABILITIES if 0 <= _chance(cell) <= 1 else ""
-    return BallotError(where, _VOTE + hint, sealed=sealed)
+    return BallotError(where, _CHANCE if soft else _VOTE + _PROBABILITIES, sealed=sealed)
 
 
 def _misnamed(sheet: Sheet, rule: str) -> BallotError:
-    said, sealed = columns_in_words(sheet.header)
-    return BallotError(f"{sheet.name} {rule}: {said}", sealed=sealed)
+    names, sealed = columns_in_words(sheet.header)
+    return BallotError(f"{sheet.name} {rule}: {names}", sealed=sealed)

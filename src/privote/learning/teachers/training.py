@@ -23,7 +23,7 @@ from __future__ import annotations
 import random
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,13 +40,13 @@ from ...entropy import Entropy
 from ...errors import InputError, whole
 from ...learning.workers import each, one_thread
 from ...ledger import Ledger
+from ...votes.names import identities
 from ..linear import one_class
 from ..networks.architectures import seeded
 from ..rows import (
     Labels,
     Progress,
     check_labels,
-    check_names,
     check_rows,
     count_rows,
     label_probabilities,
@@ -335,8 +335,8 @@ def partition(
     n_records: int,
     n_teachers: int,
     *,
-    ids: Iterable[Any] | None = None,
-    groups: Iterable[Any] | None = None,
+    ids: Any = None,
+    groups: Any = None,
     key: bytes | int,
 ) -> Parts:
     """Return the part of each record, from 0 to ``n_teachers - 1``.
@@ -348,8 +348,8 @@ def partition(
     n_teachers
         How many parts.
     ids
-        (records,) the records' names: whole numbers, texts or bytes. Records of the same name land
-        in the same part. Without names a record is its row number.
+        (records,) the records' names: whole numbers or texts. Records of the same name land in the
+        same part. Without names a record is its row number.
     groups
         (records,) names of what must stay together, such as the patient; they take the place of
         ``ids``, and the promise is for a whole group.
@@ -376,29 +376,18 @@ def partition(
     return keyed_parts(names, whole("n_teachers", n_teachers), key=_key(key), purpose=_PURPOSE)
 
 
-def part_names(
-    n_records: int, ids: Iterable[Any] | None = None, groups: Iterable[Any] | None = None
-) -> Sequence[Any]:
+def part_names(n_records: int, ids: Any = None, groups: Any = None) -> Any:
     """Return by which name each record finds its part: group, id or row number; checked."""
     records = whole("n_records", n_records)
-    names = None if ids is None else check_names(ids, records, "ids")
-    people = None if groups is None else check_names(groups, records, "groups")
+    names = None if ids is None else identities(ids, "ids", records)
+    people = None if groups is None else identities(groups, "groups", records)
     if names is not None and people is not None:
-        _check_consistent(names, people)
+        pairs = set(zip(names.tolist(), people.tolist(), strict=True))
+        if len(pairs) > len(set(names.tolist())):  # such a record would reach two teachers
+            rule = "must give all records of one id the same group, and one id has two"
+            raise InputError("groups", rule)
     chosen = people if people is not None else names
     return range(records) if chosen is None else chosen
-
-
-def _check_consistent(ids: list[Any], groups: list[Any]) -> None:
-    """Refuse a record that belongs to two groups: it would reach two teachers."""
-    seen: dict[Any, Any] = {}
-    for name, group in zip(ids, groups, strict=True):
-        if seen.setdefault(name, group) != group:
-            raise InputError(
-                "groups",
-                "must give all records of one id the same group, and one id has two",
-                sealed=f"the id {name!r:.60} has {seen[name]!r:.60} and {group!r:.60}",
-            )
 
 
 def _key(key: bytes | int) -> bytes:

@@ -26,7 +26,7 @@ from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
 from ...errors import InputError, whole
-from ...votes.cube import Ballots, BallotSource, Threshold, check_threshold
+from ...votes.cube import Threshold, check_threshold
 from ..linear import Layer, Solver, answer
 from ..rows import (
     Floats,
@@ -183,22 +183,6 @@ def _hash(queries: npt.NDArray[Any], voice: int) -> Hashes:
         bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return np.asarray(bits ^ (bits >> np.uint64(31)))
-
-
-class TeacherPool:
-    """Ballots of a few teachers on every row of the pool: (rows, voters, labels) bool."""
-
-    near = None
-    voter_names = None
-
-    def __init__(self, votes: npt.NDArray[np.bool_], limit: int | None) -> None:
-        self.votes, self.limit = votes, limit
-        self.voters, self.labels = votes.shape[1:]
-
-    def take(self, rows: npt.NDArray[np.int64]) -> BallotSource:
-        """Return the ballots on these rows, in this order."""
-        ballots = Ballots.from_array(self.votes[rows])
-        return ballots if self.limit is None else ballots.clip(self.limit)
 
 
 # -- teachers that were trained --------------------------------------------------------------------

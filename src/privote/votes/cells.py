@@ -1,0 +1,237 @@
+"""Cells of tables, frames and arrays: what each one is, decided from that cell alone.
+
+What pandas, Arrow or numpy infers from a whole column changes for everybody when one record
+changes: a gap turns integers into floats and "1" into "1.0". So no reader looks at a column's type.
+Every cell goes through :func:`canonical`, which undoes what a type may have done to it, and is then
+read as a number, a day, a word, a yes or a name.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence, Set
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InputError
+
+#: What a cell is: a gap, yes or no, a number, a text, a day.
+Cell = None | bool | int | float | str | date
+
+ODD = -9  # what is neither yes, no nor a gap
+VOTE_WORDS = "1, 0, yes, no, true, false or empty"
+ISO = "iso"  # the form of a day as 2024-01-31
+_WORDS = {
+    1: ("1", "yes", "true", "y", "1.0"),
+    0: ("0", "no", "false", "n", "0.0"),
+    -1: ("", "-1", "-1.0", "na", "n/a", "nan", "null"),
+}
+# How people mark votes; in a feature these may mean anything.
+_TICKS = {1: ("x", "t", "\u2713", "\u2714"), 0: ("f",), -1: ("-", "none")}
+_NO_VALUE = ("na", "n/a", "nan", "null", "none", "nat", "<na>")  # in columns of numbers and days
+_TRUTH = {"true": 1, "false": 0}
+_MISSING_TYPES = ("NAType", "NaTType")  # pandas'; they equal nothing, not even themselves
+_NUMERAL = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)", re.ASCII | re.IGNORECASE)
+_TIMESTAMP = re.compile(
+    r"(\d{4}-\d\d-\d\d)[t ]\d\d:\d\d(:\d\d([.,]\d+)?)?(z|[+-]\d\d:?\d\d)?", re.ASCII
+)
+_EXACT = 2**53  # from here on a float no longer tells an integer from the next
+_MOST = 10**30
+_EPOCH = date(1970, 1, 1).toordinal()
+# How a formula begins in one spreadsheet or another, in either width.
+_FORMULAS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
+
+
+def canonical(cell: Any) -> Cell:
+    """Return what a cell is, whatever type its column had; None for a gap.
+
+    A gap is None, NaN, NaT, pandas' NA or an empty text. Whole floats below 2^53 become integers. A
+    moment becomes its day, one of a time zone that of Greenwich: Arrow writes a whole column in the
+    zone of its first cell. A text stays a text, without the blanks around it.
+
+    Raises
+    ------
+    TypeError
+        For a list, an array or something else that holds several values.
+    """
+    if isinstance(cell, str):
+        return str(cell).strip() or None
+    if cell is None or type(cell).__name__ in _MISSING_TYPES:
+        return None
+    if isinstance(cell, np.datetime64):  # in nanoseconds, `item` would return an integer
+        cell = cell.astype("M8[us]")
+    if isinstance(cell, np.generic):
+        cell = cell.item()
+    if isinstance(cell, bool | int) or cell is None:
+        return cell
+    if isinstance(cell, Decimal):
+        cell = float(cell) if not cell.is_finite() or cell % 1 else int(cell)
+    if isinstance(cell, float):
+        if math.isnan(cell):
+            return None
+        return int(cell) if abs(cell) < _EXACT and cell.is_integer() else cell
+    if isinstance(cell, datetime):
+        return (cell.astimezone(UTC) if cell.tzinfo else cell).date()
+    if isinstance(cell, Mapping | Sequence | Set | np.ndarray):
+        raise TypeError("a cell must hold one value")
+    return cell if isinstance(cell, date) else str(cell)
+
+
+def is_gap(cell: Any) -> bool:
+    """Return whether nothing stands in a cell."""
+    return not _is_several(cell) and canonical(cell) is None
+
+
+def _is_several(cell: Any) -> bool:
+    return isinstance(cell, Mapping | Sequence | Set | np.ndarray) and not isinstance(cell, str)
+
+
+def number(cell: Any) -> float | None:
+    """Return a cell as a number, None for a gap; ValueError if it is none."""
+    cell = _valued(cell)
+    if isinstance(cell, str):
+        cell = _TRUTH.get(cell.casefold(), cell)
+    if isinstance(cell, str) and not _NUMERAL.fullmatch(cell):
+        raise ValueError("not a number")
+    if cell is None:
+        return None
+    if isinstance(cell, date):
+        raise ValueError("not a number")
+    value = float(cell) if isinstance(cell, str) else cell
+    if not -_MOST < value < _MOST:  # before an integer of any size becomes a float
+        raise ValueError("not a number within bounds")
+    return float(value)
+
+
+def day(cell: Any, form: str = ISO) -> float | None:
+    """Return a cell as days since 1970, None for a gap; ValueError if it is no date.
+
+    ``form`` is how dates are written: "iso", or a format of ``strptime``.
+    """
+    cell = _valued(cell)
+    if isinstance(cell, str):
+        text = cell.casefold()
+        stamp = _TIMESTAMP.fullmatch(text)
+        if form != ISO:
+            cell = datetime.strptime(text, form).date()
+        elif stamp or "-" in text:
+            cell = date.fromisoformat(stamp[1] if stamp else text)
+    if isinstance(cell, date):
+        return float(cell.toordinal() - _EPOCH)
+    if cell is None:
+        return None
+    raise ValueError("not a date")
+
+
+def word(cell: Any) -> str | None:
+    """Return a cell as a category, folded; None for a gap.
+
+    Cells that a type may have made of one another are one word: 250, 250.0 and "250.00"; True,
+    "True" and 1; a day, and that day with a time.
+    """
+    cell = canonical(cell)
+    if isinstance(cell, date):
+        return cell.isoformat()
+    if isinstance(cell, str):
+        text = cell.casefold()
+        stamp = _TIMESTAMP.fullmatch(text)
+        if text in _TRUTH:
+            return str(_TRUTH[text])
+        if not _NUMERAL.fullmatch(text):
+            return stamp[1] if stamp else text
+        cell = float(text)
+    if cell is None:
+        return None
+    try:
+        value = float(cell)
+    except OverflowError:
+        return str(cell)
+    # pandas may read the last digit of a long decimal otherwise than Python does.
+    return str(int(value)) if abs(value) < _EXACT and value.is_integer() else f"{value:.12g}"
+
+
+def _valued(cell: Any) -> Cell:
+    """Return a cell of a column of values, where some words, too, say that there is none."""
+    cell = canonical(cell)
+    return None if isinstance(cell, str) and cell.casefold() in _NO_VALUE else cell
+
+
+class YesNo(dict[Any, int]):
+    """What a cell says: 1, 0, -1 for a gap, :data:`ODD` for anything else. Ask it with ``[]``.
+
+    ``ticks`` is False for a feature, in which an x need not be a yes.
+    """
+
+    def __init__(self, *, ticks: bool = True) -> None:
+        super().__init__()
+        for words in (_WORDS, _TICKS) if ticks else (_WORDS,):
+            self.update({word: value for value, spelled in words.items() for word in spelled})
+        self.update([(1, 1), (0, 0), (-1, -1), (None, -1)])  # True, 1.0 and 1 are one key
+
+    def __missing__(self, cell: Any) -> int:
+        if _is_several(cell):
+            return ODD
+        cell = canonical(cell)
+        if not isinstance(cell, str):
+            return super().get(cell, ODD)
+        value = super().get(cell.lower(), ODD)
+        if value != ODD and len(self) < 1000:  # the next "Yes" is as fast as "yes"
+            self[cell] = value
+        return value
+
+    def read(self, column: Sequence[Any]) -> npt.NDArray[np.int8]:
+        """Return what every cell of a column says."""
+        try:
+            return np.fromiter(map(self.__getitem__, column), np.int8, len(column))
+        except TypeError:  # a list, which no dictionary takes
+            return np.array([ODD if _is_several(c) else self[c] for c in column], np.int8)
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+def name_of(cell: Any) -> str:
+    """Return a cell as a name, without blanks around it; "" if nothing stands there.
+
+    Raises
+    ------
+    InputError
+        For a yes or no, which a type may have made of a number; and for a number from 2^53 on,
+        which one fraction in its column would round.
+    """
+    cell = canonical(cell)
+    if isinstance(cell, bool) or (isinstance(cell, int | float) and abs(cell) >= _EXACT):
+        raise InputError("a name", "must be a text, or an integer below 2^53")
+    return name_in(cell) if isinstance(cell, str) else "" if cell is None else str(cell)
+
+
+def cell_of(name: str) -> str:
+    """Return a name as a cell of a CSV file that no spreadsheet takes for a formula.
+
+    One that begins as a formula gets an apostrophe in front; :func:`name_in` takes it away again.
+    A plain number stays what it is.
+    """
+    begins = name.lstrip("'")[:1]
+    if not begins or begins not in _FORMULAS or is_number(name):
+        return name
+    return f"'{name}"
+
+
+def name_in(cell: str) -> str:
+    """Return the name that :func:`cell_of` made this cell of."""
+    begins = cell.lstrip("'")[:1]
+    return cell[1:] if cell.startswith("'") and begins and begins in _FORMULAS else cell
+
+
+def is_number(text: str) -> bool:
+    """Return whether Python reads a text as a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
