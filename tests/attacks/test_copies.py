@@ -33,7 +33,7 @@ VOTES = RNG.random((12, 20, 3)) < 0.3
 X = RNG.normal(size=(60, 3))
 Y = (X[:, :2] > 0.3).astype(np.int8)
 PUBLIC = RNG.normal(size=(16, 3))
-QUERIES = {"allowance": None, "worst-case": None, "ptr": 6, "data-dependent": 6}
+QUERIES = {"allowance": None, "worst-case": None, "data-dependent": 6}
 Run = Callable[..., Any]
 
 pytestmark = pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")

@@ -185,7 +185,7 @@ def test_a_server_that_was_turned(
             ledger = pv.Ledger.open(database, beside=place)
             label(ledger, guarantee=guarantee, dataset=guarantee, queries=2)
 
-        every = ("allowance", "worst-case", "data-dependent", "ptr")
+        every = ("allowance", "worst-case", "data-dependent")
         released = [accepted(pv.LedgerError, release, guarantee) for guarantee in every]
         outcome.of(f"PostgreSQL drops rows by {turn}", released)
     due = ("is gone", "does not belong", *["sealed part"] * (turn == "unlogged entries"))

@@ -15,8 +15,8 @@ import pytest
 from scipy.stats import chi2
 
 from privote.accounting.counts import RoundedGaussian
+from privote.accounting.gaussian import GaussianLink
 from privote.entropy import Entropy
-from privote.links import GaussianLink
 from privote.mechanisms.outcomes import PollSize, PollTally, Quota, Seats
 from privote.mechanisms.polls import NoisyBits, NoisyCounts, Peeling, PollMechanism
 from privote.planning.polls import plan_poll

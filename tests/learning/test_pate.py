@@ -219,7 +219,6 @@ def test_it_pickles_without_teachers_votes_or_anything_sealed(fitted):
     [
         {"mechanism": pv.TauVoting(sigma=20.0, tau=1.2), "guarantee": "worst-case"},
         {"mechanism": pv.PowersetVoting(sigma=5.0), "guarantee": "data-dependent", "queries": 30},
-        {"mechanism": pv.BinaryVoting(sigma=8.0), "guarantee": "ptr", "queries": 20},
         {"mechanism": pv.BinaryVoting(sigma=8.0, gate=pv.Gate(threshold=30, sigma=10))},
         {"teacher": RandomForestClassifier(5), "n_teachers": 6, "epsilon": 20.0},
         {"student": RandomForestClassifier(10)},
@@ -267,8 +266,8 @@ GIVEN = {"X_public": [None], "y": [Y[:5], Y + 1], "ids": [[1, 2]], "electorate":
         *((name, {name: bad}, {}) for name in WRONG for bad in WRONG[name]),
         *((name, {}, {name: bad}) for name in GIVEN for bad in GIVEN[name]),
         (None, {}, {"X_public": X_PUBLIC[:, :2]}),
-        ("guarantee", {"guarantee": "ptr", "queries": 5}, {}),
-        ("queries", {"guarantee": "ptr", "mechanism": pv.BinaryVoting(sigma=9.0)}, {}),
+        ("guarantee", {"guarantee": "data-dependent", "queries": 5}, {}),
+        ("queries", {"guarantee": "data-dependent", "mechanism": pv.BinaryVoting(sigma=9.0)}, {}),
         ("ids", NEAR, {"ids": [1, 2]}),
         ("groups", NEAR, {"groups": UNNAMED}),
     ],

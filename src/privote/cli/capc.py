@@ -224,7 +224,7 @@ def retrain(
 @derived(
     mechanism=Group(
         of=MechanismFlags,
-        without=("max_positives", "link_cost", "link_order", "quota", "false_alarm", "norm"),
+        without=("max_positives", "quota", "false_alarm", "norm"),
         instead={"name": (options.Name, "binary")},
     )
 )
@@ -283,7 +283,7 @@ def simulate(
     from .output import print_json, telling
 
     # As much noise, for the number of voters, as the paper's sigma of 7 is for 50.
-    built = mechanism.build(None if mechanism.noisy else max(2.0, 0.14 * parties))
+    built = mechanism.build(None if mechanism.sigma is not None else max(2.0, 0.14 * parties))
     budget: dict[str, Any] = {"guarantee": guarantee, "epsilon": epsilon, "delta": delta}
     terms = coalition.terms_of(built, parties, queries, **budget)
     with claimed_folder(output, force=False):

@@ -197,8 +197,7 @@ def tune(
         if grid is not None:
             raise InputError("values", "needs `over=sigma` or `over=tau`", values)
         also = [kind_of(mechanism.name)]
-        budget = asked["epsilon"], asked["delta"]
-        tried = planning.variants(voters, *budget, mechanism.sigma, also)
+        tried = planning.variants(voters, mechanism.sigma, also)
     else:
         tried = planning.candidates(over, _built(over, mechanism), voters, labels, grid)
     with stages() as tell:

@@ -123,9 +123,7 @@ def votes(
         unset=True,
         panel="Networks, and private training without votes",
     ),
-    mechanism=Group(
-        of=MechanismFlags, without=("link_cost", "link_order"), instead={"name": (options.Name, "")}
-    ),
+    mechanism=Group(of=MechanismFlags, instead={"name": (options.Name, "")}),
     account=Group(of=Account),
 )
 def train(
@@ -187,7 +185,8 @@ def train(
     labels
         Which columns of a table are labels.
     columns
-        Which columns of a table are features; default: all others.
+        Which columns of a table are features; default: all others, of the public table where there
+        is one.
     id_column
         The column that names a record, or the file of a picture.
     group_column
@@ -239,9 +238,9 @@ def train(
     schedule : NOISE[,CLIP]
         dpsgd: noise and clipping norm of the last steps, relative to the first.
     guarantee : NAME
-        How epsilon is guaranteed: allowance (the default), worst-case, ptr or data-dependent.
+        How epsilon is guaranteed: allowance (the default), worst-case or data-dependent.
     queries
-        Number of public rows to label; required with ptr and data-dependent.
+        Number of public rows to label; required with data-dependent.
     name : NAME
         How votes become labels: ``MECHANISMS``; or package.module:Class, which runs when it is
         imported. Default: noisy tallies, as `privote label` releases them.

@@ -28,7 +28,7 @@ from privote.votes.tables import (
     write_header,
 )
 
-from .records import MISSING, MultiLabelData
+from .records import MultiLabelData
 
 SUFFIXES = (*TABLES, ".npz")
 Column = npt.NDArray[Any]
@@ -93,8 +93,8 @@ def raw_table(
     a :class:`RawTable`, which :class:`privote.learning.tables.TableEncoder` turns into numbers.
     """
     others = [*labels, *(name for name in (id_column, group_column) if name)]
-    needed = None if features is None else [*features, *others]
-    everything = open_table(source, "file" if is_path(source) else "table", columns=needed).table()
+    heads = None if features is None else [*features, *others]
+    everything = open_table(source, "file" if is_path(source) else "table", columns=heads).table()
     chosen = features_of(everything, others) if features is None else list(features)
     everything.only(others)  # names that were given: a message may quote them
     everything.only(chosen)
@@ -165,7 +165,7 @@ def _arrays(file: Path, labels: Sequence[str]) -> MultiLabelData:
     names = [str(name) for name in held.get("label_names", labels)]
     return MultiLabelData(
         X=held["X"],
-        Y=np.where(Y != Y, MISSING, Y),  # NaN is unknown
+        Y=Y,
         label_names=tuple(names or [f"label_{place}" for place in range(Y.shape[1])]),
         ids=held.get("ids", np.arange(rows)),
         groups=held.get("groups"),

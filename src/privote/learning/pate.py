@@ -26,7 +26,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..datasets import Images
-from ..errors import BudgetError, InputError, whole
+from ..errors import InputError, whole
 from ..files import Draft, drafted
 from ..guardian import AUTO, Guardian, record_kept
 from ..labelling import ALL_THERE, KeptReleases, guarantee_of, room, warn_of_quality, with_forecast
@@ -58,7 +58,6 @@ from .teachers.votes import cast
 # The default share of neighbours: wide circles where noise is strong beside the records. Chosen on
 # tmc2007, scene, yeast and VOC 2012 at epsilon 2 to 10.
 _PACE, _WIDEST = 8.0, 0.1
-_FIXED = ("ptr", "data-dependent")  # guarantees for a number of queries that is fixed in advance
 
 Progress = Callable[[str, int, int], None]
 Rows = npt.NDArray[np.int64]
@@ -96,7 +95,7 @@ class PATEClassifier(Shown, LabelClassifier):
         folds spends it k times on the same records. Features must not be scaled or encoded by a
         step fitted on private rows (as in a ``Pipeline``): what such a step learns is not covered.
     guarantee
-        See :func:`privote.label`. ``"ptr"`` and ``"data-dependent"`` need ``queries``.
+        See :func:`privote.label`. ``"data-dependent"`` needs ``queries``.
     queries
         Number of public rows to label; default: all.
     share
@@ -288,7 +287,7 @@ class PATEClassifier(Shown, LabelClassifier):
                 ) as guardian:
                     release = guardian.release(
                         ballots,
-                        queries=self.queries if guarantee in _FIXED else None,
+                        queries=self.queries if guarantee == "data-dependent" else None,
                         parts=parts,
                         plan_for=plan_for,
                     )
@@ -300,13 +299,6 @@ class PATEClassifier(Shown, LabelClassifier):
             made_by = own if isinstance(own, Mechanism) else mechanism_of(release.mechanism)
             near = self._share(X, who) if self.voters == "neighbours" else None
             self.release_ = with_forecast(release, made_by, near=near)
-            if not self.release_.answered:
-                if kept is not None:
-                    kept.finish()  # nothing can be made of it
-                raise BudgetError(
-                    "the private test of guarantee 'ptr' failed: no labels were released and "
-                    "there is no student; the budget is charged"
-                )
             if self.release_.tallies is None:
                 warn_of_quality(self.release_)
             say("training the student", 0, 1)
@@ -413,9 +405,8 @@ class PATEClassifier(Shown, LabelClassifier):
         """Refuse a number of queries that does not go with the guarantee or the public rows."""
         if self.queries is not None and whole("queries", self.queries) > rows:
             raise InputError("queries", f"must lie in 1..{rows}, the public rows", self.queries)
-        if self.queries is None and guarantee in _FIXED:
-            rule = f"must be given in advance for guarantee {guarantee!r}"
-            raise InputError("queries", rule)
+        if self.queries is None and guarantee == "data-dependent":
+            raise InputError("queries", "must be given in advance for guarantee 'data-dependent'")
 
     def _check_private(self, X: Any, y: Any, classes: Sequence[Any] | None) -> tuple[Any, Labels]:
         """Return private rows and (records, labels).

@@ -383,8 +383,8 @@ def _kind_of(name: str, cells: list[Any]) -> Column | str:
     numbers = _all(number, cells)
     if numbers is not None and set(numbers) == {None}:
         return "empty in every public row"
-    spelled = {str(canonical(cell)).casefold() for cell in cells}
-    if numbers is not None and not spelled <= {"true", "false", "none"}:
+    spellings = {str(canonical(cell)).casefold() for cell in cells}
+    if numbers is not None and not spellings <= {"true", "false", "none"}:
         return _Number.of(name, numbers)
     if (signs := _all(_yes_no, cells)) is not None:
         return _YesNo(name=name, gaps=None in signs)

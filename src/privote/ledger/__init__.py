@@ -39,7 +39,6 @@ import numpy as np
 
 from .._version import check_written, written
 from ..accounting.filters import check_charge
-from ..accounting.renyi import DEFAULT_ORDERS, Floats
 from ..errors import BudgetError, InputError, LedgerError, PrivoteWarning
 from ..files import check_file, complete
 from ..votes.names import folded, twins
@@ -335,15 +334,11 @@ class Ledger:
         budget: Budget,
         scope: Scope,
         conditional: bool | None = None,
-        *,
-        orders: Floats = DEFAULT_ORDERS,
-        own: float | None = None,
     ) -> Budget:
         """Set a scope's budget if it has none, and return it as it stands.
 
         Refuses to change it, or to mix kinds of promise: a data-dependent release on the same votes
         would void the unconditional promise of all the others, so a data set keeps to one kind.
-        ``orders`` and ``own`` settle the rule of a new one (:meth:`Budget.settled`).
         """
         known, kind = totals.budgets.get(scope), totals.conditional.get(scope[0])
         if kind is not None and conditional is not None and kind != conditional:
@@ -362,10 +357,11 @@ class Ledger:
             raise BudgetError(f"a budget of {_name(scope)} must be set before its first charge")
         if totals.known(scope) != scope:  # somebody made it since this name was looked up
             raise BudgetError(f"{_name(totals.known(scope))} exists by now: repeat the call")
-        settled = budget.settled("exclusive" if self._anchor is None else "shared", orders, own)
+        settled = budget.shared() if self.lasts else budget
         body: dict[str, Any] = {"kind": "budget", "dataset": scope[0], "consumer": scope[1]}
         body |= {"epsilon": settled.epsilon, "delta": settled.delta}
-        self.append({**body, "rule": settled.rule, "orders": settled.orders})
+        rule, orders = ("exclusive", None) if settled.order is None else ("shared", [settled.order])
+        self.append({**body, "rule": rule, "orders": orders})
         return settled
 
     # -- names and secrets -------------------------------------------------------------------------

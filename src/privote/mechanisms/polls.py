@@ -20,10 +20,10 @@ from scipy.special import roots_legendre
 
 from ..accounting.allowance import gaussian_epsilon
 from ..accounting.counts import RoundedGaussian, bounded_range_rdp
+from ..accounting.gaussian import GaussianLink
 from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon
 from ..entropy import Entropy
 from ..errors import UnavailableError
-from ..links import GaussianLink
 from .base import Bools
 from .binary import BinaryVoting
 from .outcomes import PollOutcome, PollSize, PollTally, Quota, Seats, Whole

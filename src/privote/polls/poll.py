@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from .._version import written
-from ..accounting.renyi import DEFAULT_ORDERS, rounded_up
+from ..accounting.renyi import rounded_up
 from ..entropy import Entropy
 from ..errors import InputError, PrivoteWarning, positive
 from ..files import Draft, beside, check_new, complete, drafted
@@ -233,7 +233,6 @@ def _charged(
     accounts = Accounts(
         ledger=book,
         budget=whole,
-        orders=DEFAULT_ORDERS,
         dataset=people,
         stamp={
             "guarantee": "poll",

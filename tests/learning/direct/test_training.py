@@ -34,7 +34,7 @@ def test_with_a_ledger_the_noise_is_a_little_more_and_the_promise_holds():
     plan, size = TrainingPlan(steps=50), {"records": 300, "labels": 2, "simulated": False}
     alone = begin(plan, 8.0, DELTA, **size).privacy
     shared = Ledger.in_memory()
-    shared.set_budget(Budget(epsilon=8.0, delta=DELTA, rule="shared"), dataset="ward")
+    shared.set_budget(Budget(epsilon=8.0, delta=DELTA).shared(), dataset="ward")
     charged = begin(plan, 8.0, DELTA, ledger=shared, dataset="ward", **size).privacy
     assert 1.01 < charged.noise_multiplier / alone.noise_multiplier < 1.15
     assert charged.epsilon < alone.epsilon <= 8.0

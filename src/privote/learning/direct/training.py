@@ -423,7 +423,6 @@ def begin(
             accounts = Accounts(
                 ledger=book,
                 budget=Budget(epsilon=epsilon, delta=delta),
-                orders=DEFAULT_ORDERS,
                 dataset=dataset,
                 consumer=consumer,
                 stamp={
