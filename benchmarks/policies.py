@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -57,24 +57,38 @@ Admit = Callable[[Budget, Poll, Sequence[Step], Step], int]
 
 def at_the_door(budget: Budget, poll: Poll, before: Sequence[Step], step: Step) -> int:
     """Return how many queries or surprises a guardian admits after these steps: the real door."""
+    ledger = _charged(budget, poll, before)
+    low, high = 0, step.times or (_MOST if step.guarantee == "worst-case" else _MOST // FACTOR)
+    while low < high:  # what is refused changes nothing, and what is admitted ends the ledger
+        middle = (low + high + 1) // 2
+        try:
+            _charge(ledger, budget, poll, replace(step, times=middle), "now")
+        except (BudgetError, InputError):
+            high = middle - 1
+        else:
+            ledger, low = _charged(budget, poll, before), middle
+    return low if step.times in (None, low) else 0
+
+
+def _charged(budget: Budget, poll: Poll, before: Sequence[Step]) -> Ledger:
+    """Return a ledger in which parts of a budget are charged."""
     ledger = Ledger.in_memory()
     ledger.set_budget(budget, dataset="default")
     for stage, past in enumerate(before):
         _charge(ledger, budget, poll, past, f"stage {stage}")
-    try:
-        return _charge(ledger, budget, poll, step, "now")
-    except (BudgetError, InputError):  # one query more than fits, one surprise more
-        return 0
+    return ledger
 
 
-def _charge(ledger: Ledger, budget: Budget, poll: Poll, step: Step, owner: str) -> int:
+def _charge(ledger: Ledger, budget: Budget, poll: Poll, step: Step, owner: str) -> None:
     # An owner for each step: the same allowance for the same one would go on uncharged.
+    part = Budget(epsilon=(1 - 1e-6) * budget.epsilon, delta=budget.delta)  # not the whole
     if step.guarantee == "worst-case":
         votes = np.zeros((step.times or _MOST, poll.voters, 1), bool)
-        door = Guardian(step.mechanism, budget, ledger, guarantee="worst-case", owner=owner)
-        return door.release(votes, queries=step.times).answered
-    door = Guardian(step.mechanism, budget, ledger, allowance=step.times, owner=owner)
-    return min(int(door.register(poll.voters, 1).each.max()), _MOST // FACTOR)
+        door = Guardian(step.mechanism, part, ledger, guarantee="worst-case", owner=owner)
+        door.release(votes, queries=step.times)
+    else:
+        door = Guardian(step.mechanism, part, ledger, allowance=step.times, owner=owner)
+        door.register(poll.voters, 1)
 
 
 def by_the_best_order(budget: Budget, poll: Poll, before: Sequence[Step], step: Step) -> int:
@@ -177,7 +191,7 @@ class Game:
                 for share in np.geomspace(0.05, 20.0, 6 if three else 14)
             ]
             menus.append([Step(dish, _guarantee(rng)) for dish in dishes])
-        return cls(budget if alone else budget.shared(), poll, menus, admit)
+        return cls(budget.shared(), poll, menus, admit)
 
     def best(self) -> float:
         """Return the delta of the best policy, in the better direction for the adversary."""

@@ -52,6 +52,7 @@ result = pv.poll(
     shares=True,
     people="the quarter",
     ledger=folder / "polls.db",
+    budget=1.2,
     output=folder / "drawn.json",
 )
 write_pages(pages(folder / "page"), result)

@@ -102,7 +102,7 @@ def test_another_charge_is_not_resumed(tmp_path: Path) -> None:
     orders, path = pv.DEFAULT_ORDERS, tmp_path / "a.draft"
     budget = pv.Budget(epsilon=8.0, delta=1e-5)
     with closing(pv.Ledger.open(tmp_path / "a.ledger")) as book:
-        given: dict[str, Any] = {"ledger": book, "budget": budget}
+        given: dict[str, Any] = {"ledger": book, "budget": budget, "total": 20.0}
         given |= {"dataset": "d", "stamp": {"guarantee": "test"}}
         with Draft(path, {}) as draft:
             Accounts(**given, draft=draft).charge(orders * 0.01)
@@ -223,7 +223,6 @@ def test_a_student_can_be_trained_on_labels_that_were_paid_for(
     X, public = RNG.normal(size=(300, 3)), RNG.normal(size=(60, 3))
     Y = (X[:, :2] > 0.3).astype(np.int8)
     settings = {"voters": voters, "guarantee": guarantee, "n_teachers": 10, "epsilon": 8.0}
-    # Each with a ledger: without one a budget is exclusive, and its allowance another.
     plain = pv.PATEClassifier(**settings)
     plain.fit(X, Y, public, ledger=tmp_path / "b.ledger", seed=3)
     path, ledger = tmp_path / "a.draft", tmp_path / "a.ledger"

@@ -34,7 +34,7 @@ EXPECTED = {
     "who_pays_what.py": r"Two half batches add up to the whole: True",
     "sparse_records.py": r"sigma=20, false_alarm=0\.01\): epsilon=1\.99, allowance 27",
     "neighbours.py": r"student on unseen rows: AUC 0\.[89]",
-    "poll.py": r"Fresh noise is refused: the budget of data set 'the quarter'",
+    "poll.py": r"Fresh noise is refused: epsilon 1 does not fit",
     "coalition/run.py": r"Sites that took part: south, west; registered: 2",
     "departures.py": r"formula 6\.79; true 20\.30",
     "language_model.py": r"resumed: 2 of 6 chunks were done before\n(.*\n)*.*epsilon",

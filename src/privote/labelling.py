@@ -80,6 +80,7 @@ def label(
     threshold: Threshold = None,
     ledger: Any = None,
     dataset: str = "default",
+    budget: float | None = None,
     voter_ids: Sequence[Any] | None = None,
     output: str | os.PathLike[str] | Output | None = None,
     resume: bool = False,
@@ -103,7 +104,8 @@ def label(
         queries and labels, where there are any, go into the release; names of voters serve as
         ``voter_ids``.
     epsilon, delta
-        The privacy budget. Neighbouring votes differ in one voter's ballots, on any or all queries.
+        What this call may cost. Neighbouring votes differ in one voter's ballots, on any or all
+        queries.
     mechanism
         ``"auto"`` (default): as described above. Or a mechanism such as
         ``BinaryVoting(sigma=7.0)``.
@@ -125,9 +127,11 @@ def label(
         (queries, labels): for ``"allowance"``, a public guess of the labels; default: zeros.
     threshold
         For probabilities: a vote is a yes at or above this value; one value, or one per label.
-    ledger, dataset
-        A :class:`privote.Ledger` or its path, and a name in it. The budget then covers all runs on
-        the data set, in all processes. Without a ledger it covers this call only.
+    ledger, dataset, budget
+        A :class:`privote.Ledger` or its path, the data set's name in it, and the epsilon that all
+        its releases may cost together, in all processes. A budget is set once: here at the first
+        call, or by :meth:`privote.Ledger.set_budget`; else the first call's epsilon is the budget,
+        and nothing is left for others.
     voter_ids
         Names of the voters, by which a ledger recognises them in later calls; default: the names in
         the votes. Without names a voter is identified by its position, which must be the same in
@@ -170,6 +174,8 @@ def label(
         path = check_new("output", output, (".npz",), force=force or resume)
         output = Output(path, partial(_save, path, force=force))
     _check(mechanism, guarantee)
+    if budget is not None and ledger is None:
+        raise InputError("budget", "needs a `ledger`, which keeps it", budget)
     if plan_for is not None and ledger is None:
         raise InputError("plan_for", "needs a `ledger`, which keeps what is left for later calls")
     asked = {"epsilon": epsilon, "delta": delta, "guarantee": guarantee, "seed": seed}
@@ -193,7 +199,7 @@ def label(
             warn_of_axes(ballots, voter_ids)
             if voter_ids is not None:
                 seats(voter_ids, ballots.voters)
-            budget = Budget(epsilon=epsilon, delta=delta)
+            cost = Budget(epsilon=epsilon, delta=delta)
             wanted = (
                 ballots.queries
                 if queries is None
@@ -212,7 +218,7 @@ def label(
             elif guarantee == AUTO:
                 only = ledger is not None or baseline is not None or voter_ids is not None
                 size = ballots.voters, ballots.labels, wanted
-                guarantee = "allowance" if only else guarantee_of(mechanism, budget, *size)
+                guarantee = "allowance" if only else guarantee_of(mechanism, cost, *size)
             named, near = partial(_named, ballots, wanted), getattr(ballots, "near", None)
             sparse = ballots.sparse
             if parts is not None and draft is not None:
@@ -223,10 +229,11 @@ def label(
                     draft.note(json.dumps({"guarantee": guarantee, "voters": order}).encode())
             with Guardian(
                 mechanism,
-                budget,
+                cost,
                 Ledger.in_memory() if ledger is None else ledger,
                 guarantee=guarantee,
                 dataset=dataset,
+                total=budget,
                 voter_ids=names if guarantee == "allowance" else voter_ids,
                 seed=seed,
                 draft=draft,
@@ -524,7 +531,7 @@ class Electorate:
     voter_ids
         Names of the voters; required if their order changes between batches or some are absent.
         Without names a voter is identified by its position, which must never change.
-    ledger, dataset
+    ledger, dataset, budget
         Where the allowance is kept, and under which name. An electorate with the same mechanism,
         voters and names continues from the ledger.
     seed
@@ -552,6 +559,7 @@ class Electorate:
         voter_ids: Sequence[Any] | None = None,
         ledger: Ledger | None = None,
         dataset: str = "default",
+        budget: float | None = None,
         seed: int | None = None,
     ) -> None:
         check_electorate(voters, labels)
@@ -563,6 +571,7 @@ class Electorate:
             Budget(epsilon=epsilon, delta=delta),
             Ledger.in_memory() if ledger is None else ledger,
             dataset=dataset,
+            total=budget,
             allowance=allowance,
             voter_ids=voter_ids,
             seed=seed,

@@ -101,12 +101,10 @@ _DECIDED: dict[str | float, str] = {
     "balanced": "balanced: the largest expected balanced accuracy of each label",
 }
 _ACCOUNTANTS = {
-    None: "Rényi divergence of the exact outcome distribution (the larger of both directions), "
+    False: "Rényi divergence of the exact outcome distribution (the larger of both directions), "
     "converted to epsilon by dp-accounting",
     True: "the exact (epsilon, delta) of Gaussian noise, for the worst possible private choice of "
     "the allowance; it does not depend on the choice",
-    False: "Rényi divergence of Gaussian noise and of a bounded-range choice of the allowance, "
-    "converted to epsilon by dp-accounting; it does not depend on the allowance chosen",
 }
 _NEIGHBOURS = (
     "Two sets of votes are neighbours if they differ in the ballots of one voter, on any or all "
@@ -188,7 +186,8 @@ def rows_of(facts: Mapping[str, Any]) -> list[Fact]:
     shown = "sealed: it depends on the votes"
     if epsilon is not None:
         allowed = mark(facts["guarantee"], sanitized=True)
-        shown = f"{rounded_up(epsilon)} ({allowed}; may be published)"
+        alone = "" if ledger is None else "this release alone; "
+        shown = f"{rounded_up(epsilon)} ({alone}{allowed}; may be published)"
     digests, drawn = facts["sha256"]["labels"], facts["drawn"]
     if drawn and drawn != [digests]:
         digests += f"; of the numbers drawn: {', '.join(drawn)}"
@@ -210,10 +209,10 @@ def rows_of(facts: Mapping[str, Any]) -> list[Fact]:
         ("guarantee", "guarantee", f"{facts['guarantee']}: {kind}"),
         ("epsilon", "epsilon", shown),
         ("delta", "delta", rounded_up(facts["delta"])),
-        ("budget", "budget", f"epsilon {rounded_up(facts['budget'])} at this delta"),
+        ("total", "so far", so_far(facts)),
+        ("budget", "budget", budget_used(facts)),
         ("terms", "terms", _terms(terms)),
         ("allowance", "allowance", _allowance(facts)),
-        ("left", "budget left", budget_left(facts["left"], facts["budget"])),
         ("new", "NEW", new_to(facts["dataset"]) if facts["new"] else None),
         ("decided", "decided by", _decided(facts["decided"])),
         *_expected(facts),
@@ -226,7 +225,7 @@ def rows_of(facts: Mapping[str, Any]) -> list[Fact]:
         *([protects] if facts["protects"] == VOTER else []),
         ("meaning", "meaning", _meaning(facts)),
         ("price_2018", "for comparison only", _compared(terms)),
-        ("accountant", "accountant", _ACCOUNTANTS[learnt and learnt["exact"]]),
+        ("accountant", "accountant", _ACCOUNTANTS[bool(learnt)]),
         ("rule", "what may depend on released labels", _adaptively(facts)),
         ("random", "random source", "a seed" if simulated else _CRYPTOGRAPHIC),
         ("dataset", "data set", repr(facts["dataset"])),
@@ -249,11 +248,25 @@ def of_asked(facts: Mapping[str, Any]) -> str:
     return f"{facts['answered']} of {facts['asked']}" if more else f"{facts['answered']}"
 
 
-def budget_left(left: float | None, budget: float) -> str | None:
-    """Say what is left of a data set's epsilon; never more than there is."""
-    if left is None:
+def so_far(facts: Mapping[str, Any]) -> str | None:
+    """Say what all releases of a data set cost together by now; None without a ledger."""
+    if facts["total"] is None:
         return None
-    return f"epsilon {rounded_up(-left, 4).removeprefix('-')} of {rounded_up(budget)}"
+    total = f"epsilon {rounded_up(facts['total'], 4)} at delta {rounded_up(facts['delta'])}"
+    if facts["runs"] == 1:
+        return f"{total}: this is the only release charged to data set {facts['dataset']!r}"
+    return (
+        f"{total} for all {facts['runs']} releases charged to data set {facts['dataset']!r}. They "
+        "are added up at one Rényi order, fixed with the budget, so after few or small releases "
+        "this can be more than the sum of their epsilons"
+    )
+
+
+def budget_used(facts: Mapping[str, Any]) -> str | None:
+    """Say what a data set may cost in all, and how much of that is used; None without a ledger."""
+    if facts["share"] is None:
+        return None
+    return f"epsilon {rounded_up(facts['budget'])} in all, {100 * facts['share']:.0f} % used"
 
 
 def new_to(dataset: str) -> str:
@@ -326,11 +339,11 @@ def _adaptively(facts: Mapping[str, Any]) -> str:
     """Say what may have been chosen from released labels without breaking the promise."""
     if facts["guarantee"] == "data-dependent":
         return "nothing: queries and settings were fixed before any label was seen"
-    if facts["terms"].get("learnt", {}).get("exact"):
-        return "nothing: this release uses the whole budget, which covers this run only"
     text = "later queries, baselines and the time to stop"
     if facts["ledger"] is None:
         return f"{text}; the budget covers this run only"
+    if facts["share"] == 1 and facts["runs"] == 1:
+        return f"{text}; it took the whole budget, so nothing else is charged to the data set"
     return (
         f"{text}; also the mechanism, settings and number of later charges: the data set's budget "
         f"of epsilon {rounded_up(facts['budget'])} is {facts['rule']}, fixed in advance, and holds "
@@ -538,16 +551,18 @@ class Release(Shown):
         What may be published; ``epsilon`` is None where only a sealed number exists.
     guarantee
         "allowance", "worst-case" or "data-dependent".
-    budget
-        The epsilon that was requested.
+    budget, total, share, runs
+        What the data set may cost in all; what all releases charged to it cost so far, which share
+        of the budget that is, and how many they are. Without a ledger ``budget`` is what was asked
+        of this release, and the others are None.
     mechanism
         The public parameters.
     voters
         Registered voters.
     terms
         Public terms of the guarantee: for a learnt allowance, as "learnt", for how many queries it
-        is ("planned"), whether it was learnt or is a fixed one ("learns"), what that cost
-        ("epsilon0") and whether all of the budget was priced at once ("exact"); as "near", the
+        is ("planned"), whether it was learnt or is a fixed one ("learns") and what that cost
+        ("epsilon0"); as "near", the
         share of the voters to be expected near a query, where only those speak; for a sanitized
         "data-dependent" epsilon the order, the noise, the confidence and its price.
     allowance
@@ -565,8 +580,6 @@ class Release(Shown):
         nothing adds up.
     so_far
         Under an allowance: queries answered from it by now, this release included.
-    left
-        What the charges so far have left of the data set's epsilon; None without a ledger.
     asked
         How many queries there were to answer; None where nobody said.
     forecast
@@ -618,7 +631,9 @@ class Release(Shown):
     new: bool = False
     rule: str | None = None
     so_far: int | None = None
-    left: float | None = None
+    total: float | None = None
+    share: float | None = None
+    runs: int = 1
     asked: int | None = None
     forecast: dict[str, Any] | None = None
     reasons: tuple[str, ...] = ()

@@ -102,7 +102,7 @@ def test_a_refused_budget_is_exit_code_3(
     small = ("--epsilon", 0.01, "--delta", 1e-5)
     done = run("label", votes_file, *BINARY, *small, *flags, "--output", "labels.csv")
     assert done.exit_code == 3
-    assert "(epsilon=0.01 at delta=1e-05)" in done.stderr
+    assert "epsilon 0.01 at delta 1e-05" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == [votes_file.name]
 
 
@@ -141,7 +141,6 @@ def test_by_default_nothing_is_asked_for_and_quality_is_told(
     assert len(facts["quality"]["by_label"]["recall"]) == 6
     assert facts["headline"].startswith("120 queries; expected precision ")
     assert facts["decided"] == "likely"
-    assert facts["terms"]["learnt"]["exact"]
     truth = np.load(many).mean(axis=1) > 0.5
     release = pv.Release.load(tmp_path / "labels.npz")
     assert ((release.labels == 1) == truth).mean() > 0.97
@@ -164,7 +163,7 @@ def test_months_share_what_is_planned(run: Run, many: Path, tmp_path: Path) -> N
         flags = (*BUDGET, "--ledger", "l.db", *more, "--output", f"{name}.npz", "--json")
         done = run("label", f"{name}.npy", *flags)
         assert done.exit_code == 0, done.stderr
-        assert 7.99 < json.loads(done.stdout)["epsilon"] <= 8
+        assert json.loads(done.stdout)["epsilon"] == json.loads(done.stdout)["total"] == 8
         assert run("ledger", "check", f"{name}.npz", "--ledger", "l.db").exit_code == 0
     shown = json.loads(run("ledger", "show", "l.db", "--json").stdout)
     assert shown["allowances"][0]["more"] == 10
@@ -307,7 +306,7 @@ def sheet(tmp_path: Path, votes: npt.NDArray[np.bool_]) -> Path:
 def test_names_go_from_the_votes_to_the_labels(run: Run, sheet: Path, tmp_path: Path) -> None:
     done = run("label", sheet, *LABEL, *LEDGER, "--output", "labels.csv", "--json")
     assert done.exit_code == 0, done.stderr
-    assert done.stderr == ""
+    assert "nothing will be left" in done.stderr
     facts = json.loads(done.stdout)
     assert facts["voters_known_by"] == "name"
     assert facts["label_names"] == list(NAMES)

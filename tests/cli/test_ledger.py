@@ -30,10 +30,19 @@ def test_show_lists_entries_and_budgets(run: Run, ledger: Path) -> None:
     assert [e["kind"] for e in facts["entries"]] == ["budget", "charge", "answer", "outcome"]
     budget, shown = facts["budgets"][0], " ".join(shown.stdout.split())
     assert budget["used"] <= 8
-    assert budget["left"] == pytest.approx(8 - budget["used"])
+    assert (budget["used"], budget["share"], budget["fits"]) == (8, 1, 0)  # one run took all
     assert "(sigma=7)" in shown
     assert re.search(r" \d\d:\d\d:\d\d ", shown)  # the time is not broken in two
-    assert " left" in shown
+
+
+def test_a_budget_is_set_and_raised(run: Run, tmp_path: Path) -> None:
+    words = ("ledger", "budget", "l.db", "--dataset", "ward", "--delta", 1e-5, "--json")
+    first = json.loads(run(*words, "--epsilon", 4).stdout)
+    assert (first["epsilon"], first["one run at most"]) == (4, 4)
+    assert json.loads(run(*words, "--epsilon", 8).stdout)["was"] == 4
+    assert run(*words, "--epsilon", 7).exit_code == 3
+    shown = json.loads(run("ledger", "show", "l.db", "--json").stdout)["budgets"][0]
+    assert (shown["epsilon"], shown["rule"]) == (8, first["counted"])
 
 
 def test_verify_tells_and_leaves_with_4_if_edited(run: Run, ledger: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.refusals import refused
 
 import privote as pv
-from privote.accounting.allowance import Learning, learnt_delta, settled
+from privote.accounting.allowance import Learning, learnt_delta
 from privote.entropy import Entropy
 from privote.errors import ChargedError
 from privote.guardian import Accounts, Allowance, allowance
@@ -71,7 +71,6 @@ def test_a_whole_budget_is_priced_exactly_whatever_is_drawn(guarantee: str, epsi
         terms, cells = release.terms["learnt"], 60 * 5
         assert release.epsilon == epsilon
         assert release.answered == terms["planned"] == 60
-        assert terms["exact"]
         limit = cells if release.allowance is None else release.allowance
         assert isinstance(limit, int)
         mu = math.sqrt(min(2 * limit, cells)) / release.mechanism["sigma"]
@@ -94,7 +93,6 @@ def test_few_voters_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
         "epsilon0": 0.0,
         "planned": 60,
         "learns": False,
-        "exact": True,
     }
     assert release.quality is None
     assert "cannot be estimated" in release.summary()
@@ -129,30 +127,28 @@ def test_tallies_are_of_votes_that_count() -> None:
 def test_months_go_on_with_one_charge(tmp_path: Path) -> None:
     path = tmp_path / "l.db"
     first = month(path, VOTES[:20], plan_for=60)
-    second = month(path, VOTES[20:50])
+    second = month(path, VOTES[20:50], plan_for=60)
     assert [each["kind"] for each in entries(path)] == [
         *("budget", "charge", "learnt", "answer", "outcome", "answer", "outcome")
     ]
     for release in (first, second):
-        assert release.epsilon == pytest.approx(8.0, rel=1e-6)
-        assert release.epsilon <= 8.0
+        assert release.epsilon == release.total == 8.0
+        assert (release.runs, release.share) == (1, 1.0)
         assert release.mechanism == first.mechanism
         assert release.allowance == first.allowance
         assert release.terms["learnt"]["planned"] == 60
-        assert not release.terms["learnt"]["exact"]
         assert release.rule == "shared at order 4"
-        assert release.left == 0.0
     assert (first.so_far, second.so_far) == (20, 50)
     ledger = pv.Ledger.open(path, readonly=True)
-    assert ledger.standing()[0]["used"] <= 8.0
+    assert ledger.standing()[0]["used"] == 8.0
     assert ledger.allowances()[0]["more"] == 10
     ledger.close()
     with pytest.raises(pv.BudgetError, match="30 more") as caught:
-        month(path, VOTES[30:])
+        month(path, VOTES[30:], plan_for=60)
     assert caught.value.exit_code == 3
     with refused(None, pv.BudgetError):
         month(path, VOTES[50:], plan_for=70)
-    third = month(path, VOTES[50:], plan_for=60)
+    third = month(path, VOTES[50:])  # as many as are left
     assert third.so_far == 60
     assert (third.sealed.spent <= third.allowance).all()
     assert len(entries(path, "charge")) == len(entries(path, "learnt")) == 1
@@ -160,37 +156,21 @@ def test_months_go_on_with_one_charge(tmp_path: Path) -> None:
 
 def test_what_is_charged_is_what_is_drawn_on_every_branch(tmp_path: Path) -> None:
     """The charge is a line in the order, known before V; any V then has the noise that pays."""
-    order, rho = settled(8.0, 1e-5)
     seen = set()
     for seed in range(6):
-        path = tmp_path / f"{seed}.db"
-        release = month(path, VOTES, seed=seed)
-        charge, drawn = entries(path, "charge")[0], entries(path, "learnt")[0]
-        curve, orders = np.array(charge["rdp"]), np.array(charge["orders"])
-        slopes = curve / orders
+        ledger = pv.Ledger.open(tmp_path / f"{seed}.db")
+        ledger.set_budget(pv.Budget(epsilon=16.0, delta=1e-5), dataset="default")
+        release = pv.label(VOTES, **BUDGET, ledger=ledger, seed=seed)
+        _, charge, drawn, *_ = ledger.published()
+        ledger.close()
+        slopes = np.array(charge["rdp"]) / np.array(charge["orders"])
         assert np.ptp(slopes) < 1e-12
-        assert slopes[0] <= rho
-        assert slopes[0] > rho * (1 - 1e-9)
-        assert pv.epsilon(curve, orders, 1e-5) <= 8.0
         limit, sigma = drawn["limit"], drawn["mechanism"]["sigma"]
         paid = charge["learnt"]["epsilon0"] ** 2 / 8 + min(2 * limit, 300) / (2 * sigma**2)
         assert slopes[0] * (1 - 1e-9) < paid <= slopes[0]
         assert release.mechanism["sigma"] == sigma
         seen.add(limit)
     assert len(seen) > 1  # branches that differ
-    assert order == 4.0
-
-
-def test_what_is_left_is_what_is_learnt_with(tmp_path: Path) -> None:
-    path = tmp_path / "l.db"
-    binary = pv.BinaryVoting(sigma=10.0)
-    pv.label(VOTES[:2], mechanism=binary, **BUDGET, guarantee="worst-case", ledger=path)
-    month(path, VOTES)
-    ledger = pv.Ledger.open(path, readonly=True)
-    assert 7.99 < ledger.standing()[0]["used"] <= 8.0
-    ledger.close()
-    with refused(None, pv.BudgetError):
-        month(path, VOTES[:, :30])
 
 
 def test_bad_plans_charge_nothing(tmp_path: Path) -> None:
@@ -261,7 +241,7 @@ def test_a_crash_before_the_allowance_is_entered_costs_nothing_more(
     with pytest.raises(Killed):
         month(path, VOTES, plan_for=80)
     assert [each["kind"] for each in entries(path)] == ["budget", "charge"]
-    release = month(path, VOTES)
+    release = month(path, VOTES, plan_for=80)
     assert [each["kind"] for each in entries(path)][2:] == ["learnt", "answer", "outcome"]
     assert release.terms["learnt"]["planned"] == 80
 
@@ -363,7 +343,7 @@ def test_votes_may_be_probabilities(tmp_path: Path) -> None:
     path = tmp_path / "l.db"
     month(path, soft[:30], plan_for=60)
     with refused("votes"):
-        month(path, VOTES[30:])
+        month(path, VOTES[30:], plan_for=60)
     with refused("votes[query 0, voter 0, label 0]"):
         pv.label(soft + 0.5, **BUDGET)
 
@@ -437,27 +417,20 @@ def test_the_guardian_refuses_what_does_not_go_together() -> None:
         guardian.release(VOTES, baseline=np.zeros((60, 5)))
 
 
-def test_batches_that_depend_on_each_other_are_not_priced_as_one_call() -> None:
-    """Without a ledger: one charge, at the price of adaptive batches."""
+def test_batches_of_one_plan_are_one_charge() -> None:
     book = pv.Ledger.in_memory()
     with pv.Guardian("auto", pv.Budget(**BUDGET), book, seed=0) as guardian:
         first = guardian.release(VOTES[:20], plan_for=60)
         second = guardian.release(VOTES[20:40], plan_for=60, baseline=np.ones((20, 5)))
-        third = guardian.release(VOTES[40:])
-        with pytest.raises(pv.BudgetError):
-            guardian.release(VOTES[:1])
+        third = guardian.release(VOTES[40:], plan_for=60)
+        for plan_for in (None, 60):
+            with refused(None, pv.BudgetError):
+                guardian.release(VOTES[:1], plan_for=plan_for)
     assert [each["kind"] for each in book.published()].count("charge") == 1
-    assert first.epsilon == second.epsilon == third.epsilon
-    assert third.epsilon is not None
-    assert third.epsilon <= BUDGET["epsilon"]
-    assert [each.terms["learnt"]["exact"] for each in (first, second, third)] == [False] * 3
+    assert first.epsilon == second.epsilon == third.epsilon == BUDGET["epsilon"]
     assert first.mechanism == third.mechanism
-    assert (third.sealed.spent <= third.allowance).all()
-    # The curve of the learning and of the noise together, as it was charged: no more than asked.
-    learning = first.terms["learnt"]["epsilon0"] ** 2 / 8
     assert third.allowance is not None
-    noise = min(2 * int(third.allowance), 300) / (2 * first.mechanism["sigma"] ** 2)
-    orders = np.array(pv.DEFAULT_ORDERS)
-    cost = pv.epsilon((learning + noise) * orders, orders, BUDGET["delta"])
-    assert cost <= BUDGET["epsilon"] * (1 + 1e-9)
-    assert cost == pytest.approx(third.epsilon, rel=0.02)
+    assert (third.sealed.spent <= third.allowance).all()
+    mu = math.sqrt(min(2 * int(third.allowance), 300)) / first.mechanism["sigma"]
+    cost = learnt_delta(BUDGET["epsilon"], first.terms["learnt"]["epsilon0"], mu)
+    assert cost <= BUDGET["delta"] * (1 + 1e-9)

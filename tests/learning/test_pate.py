@@ -183,7 +183,7 @@ def test_a_ledger_keeps_the_parts_of_a_data_set(tmp_path, results):
     path = tmp_path / "a.ledger"
     setting = {"queries": 3, "mechanism": pv.BinaryVoting(sigma=200.0), "guarantee": "worst-case"}
     with closing(pv.Ledger.open(path)) as book:
-        pate(**setting).fit(X, Y, X_PUBLIC, ledger=book, dataset="ward 7")
+        pate(**setting).fit(X, Y, X_PUBLIC, ledger=book, dataset="ward 7", budget=40.0)
     pate(**setting, random_state=1).fit(X, Y, X_PUBLIC, ledger=path, dataset="ward 7")
     pate(**setting).fit(X, Y, X_PUBLIC, ledger=path, dataset="ward 8")
     pate(**setting).fit(X, Y, X_PUBLIC, ledger=tmp_path / "b.ledger", dataset="ward 7")

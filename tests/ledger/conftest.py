@@ -25,9 +25,10 @@ VOTES = np.random.default_rng(0).random((20, 10, 3)) < 0.2
 
 
 def label(ledger: Any, votes: np.ndarray = VOTES, **changes: Any) -> pv.Release:
-    """Charge one query in the worst case: three entries, or two where the budget is set."""
+    """Charge one query in the worst case, within a budget of 10: three entries, or two."""
     asked: dict[str, Any] = {"mechanism": pv.BinaryVoting(sigma=5.0), "epsilon": 8.0, "delta": 1e-5}
     asked |= {"guarantee": "worst-case", "queries": 1, "dataset": "d", "ledger": ledger}
+    asked |= {} if ledger is None else {"budget": 10.0}
     return pv.label(votes, **{**asked, **changes})
 
 

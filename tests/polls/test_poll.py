@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -177,31 +178,36 @@ def test_a_seed_is_said_and_noise_is_fresh_without() -> None:
 
 
 def test_polls_of_the_same_people_add_up(charged: dict[str, Any]) -> None:
-    first = pv.poll(BALLOTS, **charged, budget=1.3)
+    first = pv.poll(BALLOTS, **charged | {"epsilon": 0.5}, budget=1.3)
     assert "'club'" in first.statement()
     assert UNCOUNTED not in first.statement()
     assert first.budget is not None
-    assert first.budget["epsilon"] == 1.3
-    second = pv.poll(BALLOTS, **charged | {"epsilon": 0.6}, seats=2)
+    assert (first.budget["budget"], first.budget["runs"]) == (1.3, 1)
+    assert first.budget["total"] == 0.5
+    second = pv.poll(BALLOTS, **charged | {"epsilon": 0.5}, seats=2)
     assert second.budget is not None
-    assert first.budget["used"] < second.budget["used"] <= 1.3
-    with refused(None, BudgetError):
-        pv.poll(BALLOTS, **charged)
+    assert first.budget["share"] < second.budget["share"] < 1
+    assert first.budget["total"] < second.budget["total"] <= 1.3
+    with refused(None, BudgetError) as caught:
+        pv.poll(BALLOTS, **charged | {"epsilon": 1.2})
+    fits = float(re.findall(r"epsilon ([\d.]+) would fit", str(caught.value))[0])
+    assert pv.poll(BALLOTS, **charged | {"epsilon": fits})
     assert UNCOUNTED in pv.poll(BALLOTS, **BUDGET).statement()
 
 
 @pytest.mark.parametrize("more", [{}, {"seats": 1}, {"shares": True}])
 def test_a_poll_may_take_a_whole_budget_once(charged: dict[str, Any], more) -> None:
-    result, alone = pv.poll(BALLOTS, **charged, **more), pv.poll(BALLOTS, **BUDGET, **more)
+    with pytest.warns(pv.PrivoteWarning, match="nothing will be left"):
+        result = pv.poll(BALLOTS, **charged, **more)
     assert result.budget is not None
-    assert 0.99 < result.budget["used"] <= 1.0
-    # What a ledger takes from a poll, so that later ones add up, is said.
-    assert ("with a ledger" in result.brief()) is (result.epsilon < 0.99)
-    assert result.plan.gap >= alone.plan.gap
-    for again in (more, {"budget": 5.0}):
+    assert (result.budget["share"], result.budget["total"]) == (1.0, 1.0)
+    alone = pv.poll(BALLOTS, **BUDGET, **more)
+    assert result.plan.mechanism == alone.plan.mechanism  # the same noise
+    for again in (more, {"budget": 5.0}, {"epsilon": 0.1}):
         with refused(None, BudgetError):
-            pv.poll(BALLOTS, **charged, **again)
-    assert pv.poll(BALLOTS, **charged | {"people": "others"})
+            pv.poll(BALLOTS, **charged | again)
+    with pytest.warns(pv.PrivoteWarning):
+        assert pv.poll(BALLOTS, **charged | {"people": "others"})
 
 
 def test_bad_input_charges_nothing(charged: dict[str, Any], tmp_path: Path) -> None:
@@ -239,4 +245,4 @@ def test_it_is_charged_then_drawn_and_what_was_drawn_is_resumed(
     result = pv.poll(BALLOTS, **asked, resume=True)
     assert json.loads((tmp_path / "poll.json").read_text()) == json.loads(result.json())
     assert result.budget is not None
-    assert result.budget["used"] <= 1
+    assert result.budget["share"] == 1

@@ -89,6 +89,7 @@ def trained(persons: bool = True, **changes: Any) -> TrainingStatement:
     facts = {"epsilon": 2.0, "delta": 1e-6, "simulated": False, "guarantee": "noisy moments"}
     facts |= {"records": 1234, "steps": 1, "sample_rate": 1.0, "noise_multiplier": 3.0}
     facts |= {"protects": "a record", "new": True, "dataset": "ward"}
+    facts |= {"total": None, "share": None}
     promise = SimpleNamespace(
         facts=lambda: {**facts, **changes},
         statement=lambda: "PRIVACY STATEMENT\n\nMechanism: binary.",

@@ -18,6 +18,13 @@ range epsilon0 between neighbours (Durfee and Rogers 2019), and costs at most or
 (Cesar and Rogers 2021). The noise may follow V because every branch then costs the same: two
 ballots' effective votes differ in at most min(2V, cells) cells, so with s = sqrt(min(2V, cells))/mu
 the tallies are mu-GDP whatever V is.
+
+That holds for several batches, too, where what is asked next follows from released tallies (Smith
+and Thakurta 2022, arXiv 2210.17520). Proof: the log-ratio of a batch is that of Gaussians whose
+means differ by d_t, fixed by the history before it; so the sum is a Brownian motion with drift,
+stopped when sum d_t^2 / s^2 is used up. Going on with differing means until that is mu^2 on every
+history can only tell more, and then the sum is that of one Gaussian with this mu (Dambis, Dubins
+and Schwarz).
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -50,6 +51,26 @@ def likely_orders(budget: float, delta: float) -> Floats:
     place = int(np.searchsorted(DEFAULT_ORDERS, pinned_order(budget, delta)))
     near = DEFAULT_ORDERS[max(0, place - _NEAR) : place + _NEAR + 1]
     return np.union1d(near, DEFAULT_ORDERS[-_NEAR:])
+
+
+def largest_part(price: Callable[[float], float], left: float, most: float) -> float:
+    """Return about the largest epsilon, up to ``most``, of a run that fits what is left; 0 if none.
+
+    ``price`` is what a run of this epsilon costs at the pinned order, and rises with it. The number
+    is rounded down to three digits, and was seen to fit.
+    """
+
+    def down(value: float) -> float:
+        digits = 2 - math.floor(math.log10(value))
+        return math.floor(value * 10.0**digits) / 10.0**digits
+
+    low, high = most / 1000, most
+    if price(low) > left:
+        return 0.0
+    while high > low * 1.005:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if price(middle) <= left else (low, middle)
+    return down(low) if price(down(low)) <= left else 0.0
 
 
 def check_charge(curve: Floats, orders: Floats) -> Floats:
@@ -124,6 +145,10 @@ class RenyiFilter:
         at, left = self._left()
         # A little less: what is worked out again from the sum must not exceed the budget.
         return max(0.0, float((left / self.orders[at]).max()) * (1 - _SPARE))
+
+    def room(self) -> float:
+        """Return what is left at the pinned order; for an exclusive budget, at the best one."""
+        return max(0.0, float(self._left()[1].max()) * (1 - _SPARE))
 
     def fitting(self, each: Floats, most: int) -> int:
         """Return how many costs ``each``, up to ``most``, still fit."""

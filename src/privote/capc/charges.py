@@ -175,9 +175,7 @@ class Charges:
                 if self.terms.allowance:
                     self._open(accounts, totals, facts)
                 else:
-                    accounts.charge_fitting(
-                        each, queries, queries, facts={**facts, "batch": batch}, totals=totals
-                    )
+                    accounts.charge_batch(each, queries, totals, facts={**facts, "batch": batch})
 
     def _accounts(self, party: str, querier: str) -> Accounts:
         terms = self.terms

@@ -55,6 +55,54 @@ def _claimed(
 
 
 @app.command()
+def budget(
+    ledger: str,
+    *,
+    dataset: str,
+    epsilon: float,
+    delta: float,
+    beside: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Set what all runs of a data set may cost together, or raise it. Makes the ledger if needed.
+
+    Example:
+
+        privote ledger budget ledger.db --dataset "ward 3" --epsilon 8 --delta 1e-5
+
+    Each run then asks for its own epsilon, and is charged for it before anything is drawn. Once
+    set, only epsilon can be raised, unless one run took the whole budget.
+
+    Parameters
+    ----------
+    dataset
+        The data set's name in the ledger.
+    epsilon
+        For all runs of the data set together.
+    delta
+        For all runs of the data set together; each run must ask for the same.
+    """
+    from privote.ledger import Budget, Ledger, Location
+
+    place = Location.of(ledger, beside)
+    asked = Budget(epsilon=epsilon, delta=delta)
+    with Ledger.at(place) as book:
+        known = book.reading().budgets.get(book.known(dataset))
+        now = book.set_budget(asked, dataset=dataset)
+        fits = book.reading().fits(book.known(dataset))
+    facts = {
+        "ledger": place.shown,
+        "data set": dataset,
+        "epsilon": now.epsilon,
+        "delta": now.delta,
+        "counted": now.counted,
+        "was": None if known is None else known.epsilon,
+        "one run at most": fits,
+    }
+    print_result({n: v for n, v in facts.items() if v is not None}, json=json, title="Budget")
+
+
+@app.command()
 def show(ledger: str, *, beside: Path | None = None, json: bool = False) -> None:
     """Show every run, and what is left of each budget.
 
@@ -62,23 +110,24 @@ def show(ledger: str, *, beside: Path | None = None, json: bool = False) -> None
 
         privote ledger show ledger.db
 
-    One row per run, with the first of its ledger entries. Epsilon is the cost of that run alone, at
-    the delta of its budget; a run that uses an allowance charged before costs 0. Runs together cost
-    less than the sum; "used" and "left" count them together. --json lists every entry.
+    One row per run, with the first of its ledger entries. Epsilon is what that run alone may cost;
+    a run that goes on with an allowance charged before costs 0. "used" counts all runs of a data
+    set together, at the budget's one order; "fits" is about the largest epsilon of one more run.
+    --json lists every entry.
     """
     with _opened(ledger, beside) as (book, name):
         entries, budgets, twins = book.published(), book.standing(), book.twins()
-        restored, allowances = book.restored, book.allowances()
+        restored = book.restored
+        allowances = [each for each in book.allowances() if each["more"]]
     if json:
         facts = {"entries": entries, "budgets": budgets, "twins": twins, "restored": restored}
         print_json({**facts, "allowances": allowances})
         return
-    rows = _runs(entries, budgets)
+    rows = _runs(entries)
     if rows:
         runs = f"{len(rows)} run{'s' * (len(rows) != 1)}"
         title = f"{name}: {runs} in {len(entries)} entries"
-        caption = "Epsilon of each charge alone, by its curve: a statement may say less."
-        print_table(rows, title=title, caption=caption)
+        print_table(rows, title=title)
     print_table(budgets, title="Budgets")
     if allowances:
         title = "Queries left in learnt allowances, at no further charge"
@@ -91,7 +140,7 @@ def show(ledger: str, *, beside: Path | None = None, json: bool = False) -> None
         print_table(rows, title=title)
 
 
-def _runs(entries: list[dict[str, Any]], budgets: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _runs(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a row per run: a charge with what was answered from it, or answers that cost nothing.
 
     Entries of a run have its draft's claim; those made without a draft have the same account.
@@ -116,7 +165,7 @@ def _runs(entries: list[dict[str, Any]], budgets: list[dict[str, Any]]) -> list[
                 "for": entry.get("consumer") or "",
                 "guarantee": entry.get("guarantee", ""),
                 "mechanism": describe(entry["mechanism"]) if entry.get("mechanism") else "",
-                "epsilon": _epsilon(entry, budgets),
+                "epsilon": _epsilon(entry),
                 "queries": "",
             }
             rows.append(last[run])
@@ -132,14 +181,13 @@ def _say_restored(restored: list[dict[str, Any]]) -> None:
         )
 
 
-def _epsilon(entry: dict[str, Any], budgets: list[dict[str, Any]]) -> str:
-    """Return what a charge costs alone at its data set's delta; an answer costs nothing more."""
-    from privote.accounting.renyi import epsilon, rounded_up
+def _epsilon(entry: dict[str, Any]) -> str:
+    """Return what a run may cost; going on with an allowance costs nothing more."""
+    from privote.accounting.renyi import rounded_up
 
-    deltas = [each["delta"] for each in budgets if each["dataset"] == entry["dataset"]]
-    if entry["kind"] != "charge" or entry.get("rdp") is None or not deltas:
+    if entry["kind"] != "charge" or "asked" not in entry:
         return "" if entry["kind"] == "charge" else "0"
-    return rounded_up(float(epsilon(entry["rdp"], entry["orders"], deltas[0])), 4)
+    return rounded_up(entry["asked"][0], 4)
 
 
 @app.command()

@@ -352,6 +352,9 @@ class Account:
     ----------
     dataset
         The data set's name in the ledger: its budget is for all runs together.
+    budget
+        The epsilon that all runs of the data set may cost together, said at its first run; default:
+        this run's epsilon, so that nothing is left for others.
     electorate
         With ``ledger``: a name under which the same records, with the same ids or groups, continue
         with what is left of their allowance in a later run. Without it every run is a new charge.
@@ -360,6 +363,7 @@ class Account:
     ledger: Annotated[str | None, typer.Option(metavar="FILE|ADDRESS")] = None
     beside: Path | None = None
     dataset: str = "default"
+    budget: float | None = None
     electorate: str | None = None
 
     def __post_init__(self) -> None:
@@ -383,7 +387,7 @@ class Account:
     @property
     def arguments(self) -> dict[str, Any]:
         """What the library is called with."""
-        return {"ledger": self.place, "dataset": self.dataset}
+        return {"ledger": self.place, "dataset": self.dataset, "budget": self.budget}
 
 
 # -- a mechanism -----------------------------------------------------------------------------------

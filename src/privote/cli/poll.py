@@ -113,7 +113,7 @@ def poll(
     if plan:
         if file is not None:
             raise InputError("--plan cannot be combined with FILE: it reads no ballots")
-        how = {**asked, **rule, "shared": ledger is not None}
+        how = {**asked, **rule}
         _plan(voters, "".join(options or ()), how, json=json)
         return
     if file is None:

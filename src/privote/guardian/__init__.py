@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ..accounting.renyi import DEFAULT_ORDERS
 from ..entropy import Entropy
-from ..errors import InputError
+from ..errors import InputError, positive
 from ..files import Draft
 from ..ledger import Budget, Ledger, Location
 from ..ledger.totals import check_name
@@ -40,13 +40,14 @@ class Guardian:
     Parameters
     ----------
     mechanism, budget, ledger
-        How to release, the total budget, and the ledger (or its path) that records the charges.
+        How to release, what this may cost, and the ledger (or its path) that records the charges.
         ``"auto"``: noisy tallies; the noise is set from a privately learnt allowance or, for
         ``"worst-case"``, from the number of queries.
     guarantee
         ``"allowance"``, ``"worst-case"`` or ``"data-dependent"``: see :func:`privote.label`.
-    dataset, owner
-        Names in the ledger: whose votes, and on whose behalf.
+    dataset, owner, total
+        Names in the ledger, whose votes, and on whose behalf; and the epsilon of all releases of
+        the data set together, if the ledger does not know it.
     allowance
         For ``"allowance"``: ``None`` for the largest that fits; or smaller, one number or one per
         voter.
@@ -81,6 +82,7 @@ class Guardian:
         guarantee: str = "allowance",
         dataset: str = "default",
         owner: str | None = None,
+        total: float | None = None,
         allowance: int | npt.ArrayLike | None = None,
         voter_ids: Sequence[Any] | None = None,
         seed: int | None = None,
@@ -124,6 +126,7 @@ class Guardian:
             ledger=self._ledger,
             budget=budget,
             dataset=dataset,
+            total=None if total is None else positive("budget", total),
             stamp=stamp,
             conditional=guarantee == "data-dependent",
             draft=draft,
@@ -207,7 +210,7 @@ class Guardian:
         issuer, size = self._issuer, sizes(ballots)
         issuer.mechanism.check(ballots)
         each = issuer.mechanism.worst_case_rdp(ballots.voters, ballots.labels, DEFAULT_ORDERS)
-        fit = issuer.accounts.charge_fitting(each, ballots.queries, queries, facts=size)
+        fit = issuer.accounts.charge_queries(each, ballots.queries, queries, size)
         publish = partial(issuer.publish, voters=ballots.voters, epsilon=issuer.epsilon(fit * each))
         with charged():
             labels = issuer.draw(ballots.head(fit), parts=parts, publish=publish)

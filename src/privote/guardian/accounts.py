@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..accounting.allowance import FACTOR, MOST
+from ..accounting.filters import largest_part
 from ..accounting.renyi import DEFAULT_ORDERS, Floats, rounded_up
 from ..errors import BudgetError, DrawnError, InputError, LedgerError, PrivoteError, PrivoteWarning
 from ..files import Draft
@@ -30,9 +31,15 @@ from ..votes.cube import Counts
 from ..votes.surprises import left_over
 
 Some = TypeVar("Some")
-_LITTLE = 0.01  # of a budget: what is left is nothing
 _DRAWN = "another copy of this draft has already drawn what was paid for: nothing is drawn again"
-_AT_THE_END = ("so_far", "left", "new", "made")  # a part of a release states what was so by then
+_AT_THE_END = (
+    "so_far",
+    "total",
+    "share",
+    "runs",
+    "new",
+    "made",
+)  # a part of a release states what was so by then
 Roll = Mapping[str, tuple[str, str]]  # the digests of each voter's name
 
 
@@ -42,8 +49,13 @@ class Accounts:
 
     Attributes
     ----------
-    ledger, budget
-        Where charges enter, and what the data set may cost in all.
+    ledger
+        Where charges enter.
+    budget
+        What this run may cost; of a coalition, which charges batch by batch, what the data set may.
+    total
+        The data set's epsilon in all, if whoever runs it says so; else the ledger knows it, or it
+        is the budget of this run.
     dataset
         Whose data: as the ledger has this name, if it has it.
     consumer
@@ -62,6 +74,7 @@ class Accounts:
     ledger: Ledger
     budget: Budget
     dataset: str
+    total: float | None = None
     consumer: str | None = None
     stamp: Mapping[str, Any] = field(default_factory=dict)
     conditional: bool = False
@@ -81,10 +94,17 @@ class Accounts:
         """What the next entry is paid for; None without a draft, or a ledger that lasts."""
         return self.draft.claim if self.draft is not None and self.ledger.lasts else None
 
-    @property
-    def left(self) -> float | None:
-        """What charges have left of the data set's epsilon; None where that is not kept."""
-        return self.ledger.reading().left(self.dataset) if self.ledger.lasts else None
+    def standing(self) -> dict[str, Any]:
+        """Return what all runs of the data set cost so far, and how much of its budget that is."""
+        totals, name = self.ledger.reading(), self.dataset
+        if not self.ledger.lasts:
+            return {"budget": self.budget.epsilon, "total": None, "share": None, "runs": 1}
+        return {
+            "budget": totals.budgets[name].epsilon,
+            "total": totals.used(name),
+            "share": totals.share(name),
+            "runs": len(totals.asked.get(name, [])),
+        }
 
     @property
     def rule(self) -> str | None:
@@ -95,43 +115,113 @@ class Accounts:
     # -- charges -----------------------------------------------------------------------------------
 
     def charge(
-        self, curve: Floats, facts: Mapping[str, Any] | None = None, totals: Totals | None = None
-    ) -> None:
-        """Charge a curve; or refuse, and charge nothing. ``facts`` is what its entry says."""
-        with self._transaction(totals) as sums:
-            if self.paid(sums, curve) is not None:
-                return
-            if sums.fitting(curve, DEFAULT_ORDERS, self.dataset, 1) < 1:
-                raise BudgetError(f"{self._named} does not have enough left for this charge")
-            self.enter(self._charge(curve, facts or {}))
-
-    def charge_fitting(
         self,
-        each: Floats,
-        most: int,
-        needed: int | None = None,
-        *,
-        facts: Mapping[str, Any],
-        totals: Totals | None = None,
-    ) -> int:
-        """Charge as many queries as fit at this cost each, up to ``most``; or refuse.
+        curve: Floats,
+        facts: Mapping[str, Any] | None = None,
+        price: Callable[[float], Floats] | None = None,
+    ) -> None:
+        """Charge what a run costs, or refuse and charge nothing.
+
+        ``facts`` is what its entry says; ``price`` is what a run like it would cost at another
+        epsilon, to say in a refusal which would fit.
+        """
+        facts = facts or {}
+        with self._transaction() as totals:
+            entry = self.paid(totals, curve)
+            if entry is None:
+                self.enter(self._bought(totals, curve, facts, price))
+            elif any(entry[name] != value for name, value in facts.items()):
+                raise InputError("resume", "must repeat the request that was charged")
+
+    def charge_queries(self, each: Floats, most: int, needed: int | None, facts: Any) -> int:
+        """Charge as many queries, up to ``most``, as a run of this budget may answer; or refuse.
 
         ``needed`` is how many must fit; one, if it is None. Returns how many were charged.
         """
-        with self._transaction(totals) as sums:
-            entry = self.paid(sums)
+        with self._transaction() as totals:
+            entry = self.paid(totals)
             if entry is not None:
-                self.paid(sums, entry["queries"] * each)
+                self.paid(totals, entry["queries"] * each)
                 return min(most, int(entry["queries"]))
-            fit = sums.fitting(each, DEFAULT_ORDERS, self.dataset, most)
+            fit = self.affords(each, most)
+            if not self.ledger.lasts:  # all calls of a guardian are one run
+                fit = min(fit, totals.fitting(each, DEFAULT_ORDERS, self.dataset, most))
             if fit < (needed or 1):
-                who = "" if self.consumer is None else f" of {self.consumer}"
                 raise BudgetError(
-                    f"{self._named} allows {fit} more queries{who} in the worst case with "
+                    f"epsilon {rounded_up(self.budget.epsilon)} at delta "
+                    f"{rounded_up(self.budget.delta)} allows {fit} queries in the worst case with "
                     f"{self._mechanism}" + (f", but queries={needed}" if needed else "")
                 )
-            self.enter(self._charge(fit * each, {"queries": fit, **facts}))
+
+            def price(epsilon: float) -> Floats:
+                return self.affords(each, most, epsilon) * each
+
+            facts = {"queries": fit, **facts}
+            self.enter(self._bought(totals, fit * each, facts, price))
         return fit
+
+    def affords(self, each: Floats, most: int, epsilon: float | None = None) -> int:
+        """Return how many costs ``each``, up to ``most``, this run's budget allows."""
+        budget = replace(self.budget, epsilon=epsilon or self.budget.epsilon, order=None)
+        return budget.filter(DEFAULT_ORDERS).fitting(each, most)
+
+    def _bought(
+        self,
+        totals: Totals,
+        curve: Floats,
+        facts: Mapping[str, Any],
+        price: Callable[[float], Floats] | None,
+    ) -> dict[str, Any]:
+        """Return what the entry of a charge says: of the whole budget, or of a part that fits.
+
+        A run with the data set's own epsilon and delta, before any other, takes all of the budget
+        and stays alone in it: its own exact price holds. Any other is a part, and counts at the
+        budget's order. Without a ledger that lasts, calls with the same curve are one run.
+        """
+        budget = totals.budgets[self.dataset]
+        asked = (self.budget.epsilon, self.budget.delta)
+        whole = self.dataset not in totals.charged and asked == (budget.epsilon, budget.delta)
+        if whole and (self.ledger.lasts or "learnt" in facts):
+            more = {"everything": True, "curve": curve.tolist()}
+            return self._charge(None, {**facts, **more})
+        if totals.fitting(curve, DEFAULT_ORDERS, self.dataset, 1) < 1:
+            raise self._too_much(totals, price)
+        return self._charge(curve, facts)
+
+    def _too_much(self, totals: Totals, price: Callable[[float], Floats] | None) -> BudgetError:
+        """Return the refusal of a run that does not fit, with the largest epsilon that would."""
+        budget, share = totals.budgets[self.dataset], totals.share(self.dataset) or 0.0
+        text = (
+            f"epsilon {rounded_up(self.budget.epsilon)} does not fit into what is left of the "
+            f"budget of data set {self.dataset!r} (epsilon {rounded_up(budget.epsilon)}, "
+            f"{100 * share:.0f} % used)"
+        )
+        if self.dataset in totals.spent_whole:
+            return BudgetError(f"{text}: one run took all of it")
+        if price is None or budget.order is None:
+            return BudgetError(text)
+        at = int(np.searchsorted(DEFAULT_ORDERS, budget.order))
+        fits = largest_part(
+            lambda epsilon: float(price(epsilon)[at]),
+            totals.room(self.dataset),
+            self.budget.epsilon,
+        )
+        return BudgetError(
+            f"{text}: epsilon {fits:g} would fit" if fits else f"{text}: no run fits"
+        )
+
+    def charge_batch(
+        self, each: Floats, queries: int, totals: Totals, *, facts: Mapping[str, Any]
+    ) -> None:
+        """Charge a coalition's batch at the data set's order, or refuse; inside a transaction."""
+        self.authorise(totals)
+        if totals.fitting(each, DEFAULT_ORDERS, self.dataset, queries) < queries:
+            fit = totals.fitting(each, DEFAULT_ORDERS, self.dataset, queries)
+            raise BudgetError(
+                f"{self._named} allows {fit} more queries of {self.consumer} in the worst case "
+                f"with {self._mechanism}, but queries={queries}"
+            )
+        self.enter(self._charge(queries * each, {"queries": queries, **facts}))
 
     def charge_sealed(self, curve: Floats, facts: Mapping[str, Any]) -> None:
         """Charge a cost that depends on the votes: sealed, and no ground to refuse."""
@@ -161,12 +251,16 @@ class Accounts:
         roll
             The digests of each voter's name, by name; None if voters are known by their place.
         """
+        each = surprise()
+        most = self.affords(FACTOR * each, MOST)
 
-        def bought(totals: Totals) -> tuple[Floats, dict[str, Any]]:
-            each = surprise()
-            most = totals.fitting(FACTOR * each, DEFAULT_ORDERS, self.dataset, MOST)
+        def bought(totals: Totals) -> dict[str, Any]:
             if most < 1 or (wanted is not None and wanted.max() < 1):
-                raise self._nothing_left(totals)
+                raise BudgetError(
+                    f"epsilon {rounded_up(self.budget.epsilon)} at delta "
+                    f"{rounded_up(self.budget.delta)} does not allow one surprise per voter with "
+                    f"{self._mechanism}: use a larger sigma or epsilon"
+                )
             if wanted is not None and wanted.max() > most:
                 raise InputError(
                     "allowance",
@@ -174,67 +268,71 @@ class Accounts:
                     f"`epsilon={rounded_up(self.budget.epsilon)}`; got {wanted.max()}",
                 )
             own = most if wanted is None else plain(wanted)
-            return FACTOR * np.max(own) * each, {"allowance": own}
 
-        found = self._open(bought, facts, roll)
-        if wanted is not None and (found.own != wanted).any():
+            def price(epsilon: float) -> Floats:
+                return FACTOR * self.affords(FACTOR * each, MOST, epsilon) * each
+
+            more = {**facts, "allowance": own}
+            return self._bought(totals, FACTOR * np.max(own) * each, more, price)
+
+        allowance = self._open(bought, facts, roll)
+        if wanted is not None and (allowance.own != wanted).any():
             raise BudgetError("this electorate already has an allowance, which cannot be changed")
-        return found
+        return allowance
 
     def open_learnt(
         self,
-        settle: Callable[[float | None], Mapping[str, Any]],
+        terms: Mapping[str, Any],
+        price: Callable[[float], Floats],
         facts: Mapping[str, Any],
         roll: Roll | None,
         *,
-        once: bool,
+        queries: int,
+        plans: bool,
     ) -> Allowance:
         """Find the account of an electorate whose allowance is learnt, or open and charge it.
 
-        All that is left of the data set's budget is charged, before a vote is looked at: a curve
-        rho times the order, whatever will be learnt. A budget of a single call (``once``) is
-        charged as a whole and priced exactly.
-
-        ``settle`` makes the public terms of what is left, rho; of None for a whole budget.
+        What is charged follows from public numbers, the same whatever will be learnt. ``price`` is
+        what such a run costs by its epsilon, ``terms`` are its public terms. An account that was
+        opened for more queries than one call's (``plans``) pays for later calls, too, as long as so
+        many ``queries`` are left in it; any other is for one call.
         """
 
-        def bought(totals: Totals) -> tuple[Floats | None, dict[str, Any]]:
-            if once:
-                if self.dataset in totals.charged:
-                    raise BudgetError(
-                        f"this needs the whole budget of data set {self.dataset!r}, and part of it "
-                        "is spent"
-                    )
-                return None, {"everything": True, "allowance": 0, "learnt": settle(None)}
-            whole = totals.budgets[self.dataset].filter(DEFAULT_ORDERS).slope()
-            rho = totals.slope(DEFAULT_ORDERS, self.dataset)
-            if rho < _LITTLE * whole:
-                raise BudgetError(f"nothing is left of {self._named}; the ledger lists its charges")
-            return rho * DEFAULT_ORDERS, {"allowance": 0, "learnt": settle(rho)}
+        def bought(totals: Totals) -> dict[str, Any]:
+            more = {**facts, "allowance": 0, "learnt": dict(terms)}
+            return self._bought(totals, price(self.budget.epsilon), more, price)
 
-        return self._open(bought, facts, roll)
+        return self._open(bought, facts, roll, queries=None if plans else queries)
 
     def _open(
         self,
-        bought: Callable[[Totals], tuple[Floats | None, dict[str, Any]]],
+        bought: Callable[[Totals], dict[str, Any]],
         facts: Mapping[str, Any],
         roll: Roll | None,
+        *,
+        queries: int | None = None,
     ) -> Allowance:
-        """Find an account, or charge what is ``bought``, with what its entry says."""
+        """Find an account, or enter the charge that is ``bought``.
+
+        With ``queries``, only one that has so many left, or a new one for them alone.
+        """
         terms = terms_of({**self.entry, **facts})
         digests = None if roll is None else [fold for fold, _ in roll.values()]
-        # A coalition's accounts have other names, so nobody goes on with one of those.
-        account = self.ledger.name_account(
-            {"terms": terms, "voters": facts["voters"], "roll": digests}
-        )
+        named = {"terms": terms, "voters": facts["voters"], "roll": digests}
         with self.paying(), self.ledger.writing() as totals:
             self.authorise(totals)
+            paid = self.paid(totals)
+            # A coalition's accounts have other names, so nobody goes on with one of those.
+            account = self.ledger.name_account(named)
             if roll is not None:
                 account = _account_of(totals, terms, roll) or account
+            if paid is not None and "account" in paid:
+                account = paid["account"]
+            elif queries is not None and not totals.answers(account, queries):
+                account = self.ledger.name_account({**named, "entry": totals.head[0]})
             if account not in totals.accounts:
-                curve, more = bought(totals)
                 names = None if digests is None else {"roll": digests}
-                self.enter(self._charge(curve, {**facts, "account": account, **more}), names)
+                self.enter({**bought(totals), "account": account}, names)
             known, seats = totals.accounts[account], None
             if roll is not None and known.roll is not None:
                 at = np.array(known.seats(roll.values()), np.int64)
@@ -270,7 +368,28 @@ class Accounts:
                 f"data set {self.dataset!r} protects {known}: it cannot be combined with a release "
                 f"that protects {mine}. Name another data set"
             )
-        return self.ledger.fix_budget(totals, self.budget, self.dataset, self.conditional)
+        budget = totals.budgets.get(self.dataset)
+        if budget is not None and self.budget.order is None and budget.delta != self.budget.delta:
+            raise BudgetError(
+                f"delta must be {rounded_up(budget.delta)}, that of the budget of data set "
+                f"{self.dataset!r}, got {rounded_up(self.budget.delta)}"
+            )
+        if self.total is not None and (budget is None or self.total != budget.epsilon):
+            delta = self.budget.delta if budget is None else budget.delta
+            budget = Budget(epsilon=self.total, delta=delta)
+        if budget is None and self.ledger.lasts and not self.conditional:
+            self._say_whole()
+        return self.ledger.fix_budget(totals, budget or self.budget, self.dataset, self.conditional)
+
+    def _say_whole(self) -> None:
+        """Say, before the charge, that a run without a budget leaves nothing for others."""
+        if self.budget.order is None:  # a coalition's is for all its batches
+            text = (
+                f"data set {self.dataset!r} is new, and no budget was set: it is this run's "
+                f"epsilon {rounded_up(self.budget.epsilon)}, and nothing will be left for other "
+                "runs. To leave some, set a larger budget first (`privote ledger budget`)"
+            )
+            warnings.warn(text, PrivoteWarning, stacklevel=6)
 
     # -- what is drawn -----------------------------------------------------------------------------
 
@@ -321,7 +440,7 @@ class Accounts:
         """
         entry = totals.claims.get(self.claim or "")
         if entry is not None and curve is not None:
-            known = np.array(entry["rdp"])
+            known = np.array(entry.get("curve", entry["rdp"]))
             if known.shape != curve.shape or not (curve <= known).all():
                 raise InputError("resume", "must repeat the request that was charged")
         if entry is not None and self.draft is not None:
@@ -359,9 +478,12 @@ class Accounts:
     @property
     def entry(self) -> dict[str, Any]:
         """What every entry says."""
-        whom = {} if self.consumer is None else {"consumer": self.consumer}
-        claims = {} if self.claim is None else {"claim": self.claim}
-        return {"dataset": self.dataset, **whom, **self.stamp, **claims}
+        body: dict[str, Any] = {"dataset": self.dataset, **self.stamp}
+        if self.consumer is not None:
+            body["consumer"] = self.consumer
+        if self.budget.order is None:  # a coalition charges batch by batch
+            body["asked"] = [self.budget.epsilon, self.budget.delta]
+        return body if self.claim is None else {**body, "claim": self.claim}
 
     def _charge(self, curve: Floats | None, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the entry of a charge says."""

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting.allowance import Learning, learning_epsilon, mu_at_order, mu_of_budget, settled
-from ..accounting.renyi import DEFAULT_ORDERS
+from ..accounting.allowance import Learning, learning_epsilon, line, mu_of_budget, settled
+from ..accounting.renyi import DEFAULT_ORDERS, rounded_up
 from ..entropy import WIDEST_ROUNDED
 from ..errors import BudgetError, InputError, shown, whole
 from ..mechanisms import Mechanism, TallyVoting, mechanism_of
@@ -173,33 +173,38 @@ def charge_learnt(
         raise InputError("plan_for", f"must be at least the {asked} queries asked now", plan_for)
     steps, voters = getattr(ballots, "steps", 1), ballots.voters if roll is None else len(roll)
 
-    def terms(left: float | None) -> dict[str, Any]:
-        budget = accounts.budget
-        rho = settled(budget.epsilon, budget.delta)[1] if left is None else left
-        epsilon0 = learning_epsilon(rho, voters) if issuer.guarantee == "allowance" else 0.0
-        learning = Learning(
-            voters=voters, queries=planned, labels=ballots.labels, epsilon0=epsilon0
-        )
-        if left is None:
-            mu = mu_of_budget(budget.epsilon, budget.delta, epsilon0)
-        else:
-            mu = mu_at_order(rho - epsilon0**2 / 8, 1.0)
-        if not mu * WIDEST_ROUNDED > steps * learning.cells**0.5:
-            raise BudgetError(
-                f"the budget of data set {accounts.dataset!r} is too small for {planned:,} "
-                f"queries on {ballots.labels:,} labels: the noise would be too large to draw"
-            )
-        if learning.cells * steps**2 > _MOST:
-            raise InputError("plan_for", f"must leave at most {_MOST:g} votes per voter", planned)
-        known = {"epsilon0": epsilon0, "planned": planned, "learns": learning.learns}
-        return {**known, "exact": left is None, "mu": mu, "steps": steps}
+    budget = accounts.budget
 
-    before = set(accounts.ledger.reading().accounts)
-    facts = {"voters": voters, "labels": ballots.labels}
-    # One call takes a whole budget at once; several that depend on each other, by Rényi orders.
-    once = plan_for is None and not accounts.ledger.lasts
-    found = accounts.open_learnt(terms, facts, roll, once=once)
-    learnt = found.learnt
+    def settled_for(epsilon: float) -> tuple[float, float]:
+        """Return epsilon0 of the learning, and the mu that is left for tallies."""
+        rho = settled(epsilon, budget.delta)[1]
+        epsilon0 = learning_epsilon(rho, voters) if issuer.guarantee == "allowance" else 0.0
+        return epsilon0, mu_of_budget(epsilon, budget.delta, epsilon0)
+
+    epsilon0, mu = settled_for(budget.epsilon)
+    learning = Learning(voters=voters, queries=planned, labels=ballots.labels, epsilon0=epsilon0)
+    if not mu * WIDEST_ROUNDED > steps * learning.cells**0.5:
+        raise BudgetError(
+            f"epsilon {rounded_up(budget.epsilon)} is too small for {planned:,} queries on "
+            f"{ballots.labels:,} labels: the noise would be too large to draw"
+        )
+    if learning.cells * steps**2 > _MOST:
+        raise InputError("plan_for", f"must leave at most {_MOST:g} votes per voter", planned)
+    allowance = accounts.open_learnt(
+        {
+            "epsilon0": epsilon0,
+            "planned": planned,
+            "learns": learning.learns,
+            "mu": mu,
+            "steps": steps,
+        },
+        lambda epsilon: line(*settled_for(epsilon)) * DEFAULT_ORDERS,
+        {"voters": voters, "labels": ballots.labels},
+        roll,
+        queries=asked,
+        plans=plan_for is not None,
+    )
+    learnt = allowance.learnt
     assert learnt is not None
     if plan_for is not None and learnt["planned"] != planned:
         raise BudgetError(
@@ -211,10 +216,8 @@ def charge_learnt(
             "single votes" if each == 1 else "probabilities" for each in (learnt["steps"], steps)
         ]
         raise InputError("votes", f"must be {kinds[0]}, as in earlier calls, got {kinds[1]}")
-    if learnt["exact"] and found.account in before:
-        raise BudgetError("this used the whole budget of a run that has ended")
-    found.check_planned(found.before, asked)
-    return replace(found, unit=steps**2)
+    allowance.check_planned(allowance.before, asked)
+    return replace(allowance, unit=steps**2)
 
 
 def learn(
@@ -286,8 +289,8 @@ def learnt_settings(
     """Return the issuer with the mechanism that was learnt, and what makes releases of it."""
     assert allowance.mechanism is not None
     assert allowance.learnt is not None
-    terms = {name: allowance.learnt[name] for name in ("epsilon0", "planned", "learns", "exact")}
-    cost = issuer.accounts.budget.epsilon if terms["exact"] else issuer.epsilon(allowance.curve)
+    terms = {name: allowance.learnt[name] for name in ("epsilon0", "planned", "learns")}
+    cost = issuer.accounts.budget.epsilon
     worst = issuer.guarantee == "worst-case"
     solved = replace(issuer, mechanism=mechanism_of(allowance.mechanism))
     return solved, partial(

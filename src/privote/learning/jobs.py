@@ -74,6 +74,7 @@ class Job:
     cache: Path | None = None
     ledger: Any = None
     dataset: str = "default"
+    budget: float | None = None
     electorate: str | None = None
     seed: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -237,6 +238,7 @@ def trained(
             groups=private.groups,
             ledger=job.ledger,
             dataset=job.dataset,
+            budget=job.budget,
             electorate=job.electorate,
             seed=job.seed,
             progress=progress,

@@ -164,6 +164,7 @@ class PATEClassifier(Shown, LabelClassifier):
         classes: Sequence[Any] | None = None,
         ledger: Any = None,
         dataset: str = "default",
+        budget: float | None = None,
         electorate: str | None = None,
         size_public: bool = False,
         seed: int | None = None,
@@ -188,7 +189,7 @@ class PATEClassifier(Shown, LabelClassifier):
         classes
             Required if y has one axis: the set of classes, which is public and must not be taken
             from private records.
-        ledger, dataset
+        ledger, dataset, budget
             Where the budget is kept, and under which name; see :func:`privote.label`. Every fit is
             a new charge, unless ``electorate`` is given. The ledger also keeps the parts.
         electorate
@@ -240,12 +241,12 @@ class PATEClassifier(Shown, LabelClassifier):
         asked |= {"epsilon": self.epsilon, "delta": self.delta, "voters": self.voters}
         asked["guarantee"] = self.guarantee
         known = seed is not None or self.guarantee == "data-dependent"
-        budget = Budget(epsilon=self.epsilon, delta=self.delta)
+        cost = Budget(epsilon=self.epsilon, delta=self.delta)
         guarantee = self.guarantee
         if _is_auto(guarantee):
             lasting = ledger is not None or self.voters != "teachers"
             size = self.n_teachers, Y.shape[1], self.queries or len(order)
-            guarantee = "allowance" if lasting else guarantee_of(self.mechanism, budget, *size)
+            guarantee = "allowance" if lasting else guarantee_of(self.mechanism, cost, *size)
         self._check_queries(guarantee, len(order))
         rows = order[: self.queries]
         goes_on = electorate is not None and _is_auto(self.mechanism)
@@ -268,10 +269,11 @@ class PATEClassifier(Shown, LabelClassifier):
                 names = who.of(self.voters, ballots.voters, ballots.voter_names)
                 with Guardian(
                     self.mechanism,
-                    budget,
+                    cost,
                     Ledger.in_memory() if ledger is None else ledger,
                     guarantee=guarantee,
                     dataset=dataset,
+                    total=budget,
                     voter_ids=None if ledger is None else names,
                     seed=seed,
                     protects=who.protected(

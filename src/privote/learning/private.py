@@ -138,6 +138,7 @@ class PrivateClassifier(Shown, LabelClassifier):
         groups: Any = None,
         ledger: Any = None,
         dataset: str = "default",
+        budget: float | None = None,
         electorate: str | None = None,
         seed: int | None = None,
         progress: Any = None,
@@ -162,7 +163,7 @@ class PrivateClassifier(Shown, LabelClassifier):
         ids, groups
             (records,) names of the records, or of the persons they belong to; or the name of a
             column of ``records``. With groups the promise is for persons.
-        ledger, dataset, electorate
+        ledger, dataset, budget, electorate
             Where the budget is kept, and under which names; see :class:`privote.PATEClassifier`.
         seed
             An integer makes a simulation, which protects nobody.
@@ -194,6 +195,7 @@ class PrivateClassifier(Shown, LabelClassifier):
             _warn(doubt)
         self.method_, self.numbers_ = chosen.method, numbers
         account = {"ids": ids, "groups": groups, "ledger": ledger, "dataset": dataset}
+        account["budget"] = budget
         account |= {"progress": progress, "draft": draft, "resume": resume}
         if chosen.method in VOTERS:
             # Teachers, an embedding and what is expected follow from the number of records.

@@ -30,7 +30,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
@@ -94,9 +94,9 @@ class Ledger:
     --------
     >>> import privote as pv
     >>> ledger = pv.Ledger.in_memory()
-    >>> ledger.set_budget(pv.Budget(epsilon=8.0, delta=1e-5), dataset="ward 3")
-    >>> [(row["dataset"], row["left"]) for row in ledger.standing()]
-    [('ward 3', 8.0)]
+    >>> budget = ledger.set_budget(pv.Budget(epsilon=8.0, delta=1e-5), dataset="ward 3")
+    >>> [(row["dataset"], row["used"]) for row in ledger.standing()]
+    [('ward 3', 0.0)]
     """
 
     def __init__(
@@ -321,12 +321,29 @@ class Ledger:
         self._totals.add(row, self._chain)
         return row
 
-    def set_budget(self, budget: Budget, *, dataset: str) -> None:
-        """Fix what a data set may cost. Once set, it stays."""
+    def set_budget(self, budget: Budget, *, dataset: str) -> Budget:
+        """Set what a data set may cost in all, or raise it; return the budget with its order.
+
+        Once set, only its epsilon may rise: its order and delta stay, so that what was charged
+        counts as before. Nothing can be raised that one run took as a whole.
+        """
         if not isinstance(budget, Budget):
             raise InputError("budget", "must be a privote.Budget", budget)
         with self.writing() as totals:
-            self.fix_budget(totals, budget, totals.known(dataset))
+            name = totals.known(dataset)
+            known = totals.budgets.get(name)
+            if known is None:
+                return self.fix_budget(totals, budget, name)
+            if name in totals.spent_whole:
+                raise BudgetError(f"one run took the whole budget of data set {name!r}: it stays")
+            if replace(budget, epsilon=known.epsilon).differs(known) or (
+                budget.epsilon < known.epsilon
+            ):
+                raise BudgetError(
+                    f"the budget of data set {name!r} is {known}: only its epsilon can be raised; "
+                    f"you asked for {budget}"
+                )
+            return self._enter_budget(replace(known, epsilon=budget.epsilon), name)
 
     def fix_budget(
         self,
@@ -349,8 +366,8 @@ class Ledger:
         if known is not None:
             if budget.differs(known):
                 raise BudgetError(
-                    f"the budget of data set {dataset!r} is {known} and stays; you asked for "
-                    f"{budget}"
+                    f"the budget of data set {dataset!r} is {known}; you asked for {budget}. "
+                    "Only `privote ledger budget` raises it"
                 )
             return known
         if dataset in totals.charged:
@@ -361,12 +378,14 @@ class Ledger:
         name = totals.known(dataset)
         if name != dataset:  # somebody made it since this name was looked up
             raise BudgetError(f"data set {name!r} exists by now: repeat the call")
-        settled = budget.shared() if self.lasts else budget
+        return self._enter_budget(budget.shared() if self.lasts else budget, dataset)
+
+    def _enter_budget(self, budget: Budget, dataset: str) -> Budget:
         body: dict[str, Any] = {"kind": "budget", "dataset": dataset}
-        body |= {"epsilon": settled.epsilon, "delta": settled.delta}
-        rule, orders = ("exclusive", None) if settled.order is None else ("shared", [settled.order])
+        body |= {"epsilon": budget.epsilon, "delta": budget.delta}
+        rule, orders = ("exclusive", None) if budget.order is None else ("shared", [budget.order])
         self.append({**body, "rule": rule, "orders": orders})
-        return settled
+        return budget
 
     # -- names and secrets -------------------------------------------------------------------------
 
@@ -422,7 +441,8 @@ class Ledger:
                 "epsilon": budget.epsilon,
                 "delta": budget.delta,
                 "used": totals.used(dataset),
-                "left": totals.left(dataset),
+                "share": totals.share(dataset),
+                "fits": totals.fits(dataset),
             }
             for dataset, budget in totals.budgets.items()
         ]

@@ -28,7 +28,10 @@ from .store import Row
 from .totals import unsealed
 
 # What an outcome records of a release, sealed, besides the digest of what was drawn.
-_OF_ONE = ("answered", "abstained", "terms", "so_far", "left", "new", "made")  # of one draw
+_OF_ONE = (  # of one draw
+    *("answered", "abstained", "terms", "so_far", "new", "made"),
+    *("budget", "total", "share", "runs"),
+)
 STATED = ("epsilon", "rule", *_OF_ONE)
 STAMPED = ("dataset", "guarantee", "mechanism", "simulated", "protects")
 _SIZES = ("voters", "labels")
@@ -298,7 +301,7 @@ class Records:
             wrong["charge"] = Difference(fact="charge", stated=facts["ledger"], ledger=None)
         elif any(charge.body.get("rdp") is None for charge in each):
             cost = outcomes[-1].hidden["stated"]["epsilon"]  # drawn itself, or of a whole budget
-            if facts["epsilon"] != cost:
+            if not _same_epsilon(facts, cost):
                 wrong["epsilon"] = Difference(fact="epsilon", stated=facts["epsilon"], ledger=cost)
         elif len(outcomes) == len(facts["drawn"]):
             cost = _epsilon(each, facts)
@@ -320,7 +323,7 @@ class Records:
         there |= {name: entry.hidden["stated"][name] for name in sealed}
         there["protects"] = there["protects"] or "a voter"
         budget = self._budgets[entry.body["dataset"]]
-        there |= {"budget": budget["epsilon"], "delta": budget["delta"]}
+        there["delta"] = entry.body.get("asked", [None, budget["delta"]])[1]
         return [
             Difference(fact=name, stated=facts[name], ledger=value)
             for name, value in there.items()

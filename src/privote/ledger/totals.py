@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import warnings
 import zlib
 from collections.abc import Iterable
@@ -13,8 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting.filters import RenyiFilter, pinned_order
-from ..accounting.renyi import Floats, check_delta, check_orders, rounded_up
+from ..accounting.allowance import line, mu_of_budget
+from ..accounting.filters import RenyiFilter, largest_part, pinned_order
+from ..accounting.renyi import DEFAULT_ORDERS, Floats, check_delta, check_orders, rounded_up
 from ..errors import InputError, LedgerError, PrivoteWarning, positive
 from ..votes.names import folded
 from .chain import Chain, canonical
@@ -23,8 +25,7 @@ from .store import START, Head, Row
 Counts = npt.NDArray[np.int64]
 
 _LARGE = 20.0  # epsilon: the most that the papers use
-_TERMS = ("dataset", "consumer", "owner", "mechanism", "simulated", "labels")
-_ROUNDING = 1e-9  # of an epsilon: so little is nothing
+_TERMS = ("dataset", "consumer", "owner", "mechanism", "simulated", "labels", "asked")
 _LONGEST = 1000  # characters of a name, which stands in every entry
 
 
@@ -183,6 +184,7 @@ class Totals:
     orders: dict[str, Floats] = field(default_factory=dict)
     charged: set[str] = field(default_factory=set)
     spent_whole: set[str] = field(default_factory=set)
+    asked: dict[str, list[float]] = field(default_factory=dict)  # epsilons of runs, one by one
     accounts: dict[str, Account] = field(default_factory=dict)
     restored: list[dict[str, Any]] = field(default_factory=list)
     claims: dict[str, dict[str, Any]] = field(default_factory=dict)  # charges that have one
@@ -224,20 +226,55 @@ class Totals:
         """Return the largest rho so that rho times the order still fits a data set's budget."""
         return 0.0 if dataset in self.spent_whole else self.filter(dataset, orders).slope()
 
+    def answers(self, account: str, queries: int) -> bool:
+        """Return whether so many queries are left in a learnt allowance."""
+        known = self.accounts.get(account)
+        planned = 0 if known is None or known.learnt is None else known.learnt["planned"]
+        return known is not None and planned - known.queries >= queries
+
     def used(self, dataset: str) -> float | None:
-        """Return the epsilon of all charges to a data set; None where it is not unconditional."""
+        """Return the epsilon of all charges to a data set; None where it is not unconditional.
+
+        Of one run, its own. From the second on, the conversion of what all cost at the pinned
+        order, which even at no cost is above 0.
+        """
         if self.conditional.get(dataset):
             return None
         if dataset in self.spent_whole:
             return self.budgets[dataset].epsilon
-        return self.filters[dataset].epsilon() if dataset in self.filters else 0.0
+        if dataset not in self.filters:
+            return 0.0
+        runs = self.asked.get(dataset, [])
+        together = self.filters[dataset].epsilon()
+        return min(runs[0], together) if len(runs) == 1 else together
 
-    def left(self, dataset: str) -> float | None:
-        """Return what charges have left of a data set's epsilon, and 0 where that is rounding."""
-        if dataset not in self.budgets or (used := self.used(dataset)) is None:
+    def share(self, dataset: str) -> float | None:
+        """Return which share of a data set's budget is used; None where nothing is counted."""
+        if dataset not in self.budgets or self.conditional.get(dataset):
             return None
-        budget = self.budgets[dataset].epsilon
-        return budget - used if used < budget * (1 - _ROUNDING) else 0.0
+        if dataset in self.spent_whole:
+            return 1.0
+        left = self.filter(dataset, DEFAULT_ORDERS).room()
+        return min(1.0, max(0.0, 1 - left / self.budgets[dataset].filter(DEFAULT_ORDERS).room()))
+
+    def fits(self, dataset: str) -> float | None:
+        """Return about the largest epsilon of one more run, of Gaussian noise; 0 if none fits."""
+        if dataset not in self.budgets or self.conditional.get(dataset):
+            return None
+        budget = self.budgets[dataset]
+        if dataset not in self.charged:
+            return budget.epsilon
+        order, delta = budget.order or 1.0, budget.delta
+
+        def price(epsilon: float) -> float:
+            return order * line(0.0, mu_of_budget(epsilon, delta, 0.0))
+
+        return largest_part(price, self.room(dataset), budget.epsilon)
+
+    def room(self, dataset: str) -> float:
+        """Return what is left of a data set's budget, as a Rényi cost at its pinned order."""
+        whole = dataset in self.spent_whole
+        return 0.0 if whole else self.filter(dataset, DEFAULT_ORDERS).room()
 
     def add(self, row: Row, chain: Chain) -> None:
         """Add one entry."""
@@ -254,8 +291,10 @@ class Totals:
                 self.outcomes.setdefault(draft, []).append(row.number)
         if body["kind"] == "budget":
             (order,) = body["orders"] or (None,)
-            known = Budget(epsilon=body["epsilon"], delta=body["delta"], order=order)
-            self.budgets[body["dataset"]] = known
+            budget = Budget(epsilon=body["epsilon"], delta=body["delta"], order=order)
+            self.budgets[body["dataset"]] = budget
+            if body["dataset"] in self.filters:  # it was raised
+                self.filters[body["dataset"]].budget = budget.epsilon
         elif body["kind"] == "charge":
             self._add_charge(body, row, chain)
         elif body["kind"] == "learnt":
@@ -274,6 +313,7 @@ class Totals:
             self.claims[body["claim"]] = body
         if body.get("everything"):
             self.spent_whole.add(dataset)
+        self.asked.setdefault(dataset, []).append(body["asked"][0] if "asked" in body else math.inf)
         if body["rdp"] is not None:
             curve, orders = np.array(body["rdp"]), np.array(body["orders"])
             self.orders[dataset] = orders
@@ -282,7 +322,8 @@ class Totals:
                 self.filters[dataset].add(curve)
         if "account" in body:
             hidden = unsealed(row, body, chain) if "seal" in body else {}
-            roll, voters, curve = hidden.get("roll"), body["voters"], body["rdp"]
+            roll, voters = hidden.get("roll"), body["voters"]
+            curve = body.get("curve", body["rdp"])  # a whole budget is charged without one
             each = np.broadcast_to(np.array(body["allowance"]), (voters,)).astype(np.int64)
             self.accounts[body["account"]] = Account(
                 terms=terms_of(body),

@@ -36,8 +36,6 @@ def queries_for(
     labels: int,
     epsilon: float,
     delta: float,
-    *,
-    shared: bool = False,
 ) -> int:
     """Return how many queries fit under plain worst-case composition.
 
@@ -49,12 +47,10 @@ def queries_for(
         The size of the electorate and of a ballot.
     epsilon, delta
         The budget, for replacing one voter's ballots on all queries.
-    shared
-        Others may charge the budget, too, as in a ledger that lasts.
     """
     budget = Budget(epsilon=epsilon, delta=delta)
     each = mechanism.worst_case_rdp(voters, labels)
-    return room(each, budget.shared() if shared else budget)
+    return room(each, budget)
 
 
 def allowance_for(
@@ -63,8 +59,6 @@ def allowance_for(
     labels: int,
     epsilon: float,
     delta: float,
-    *,
-    shared: bool = False,
 ) -> int:
     """Return how many surprises each voter may cast in its life; parameters as `queries_for`.
 
@@ -72,7 +66,7 @@ def allowance_for(
     """
     budget = Budget(epsilon=epsilon, delta=delta)
     each = FACTOR * mechanism.surprise_rdp(voters, labels)
-    return room(each, budget.shared() if shared else budget)
+    return room(each, budget)
 
 
 def sigma_for(

@@ -101,7 +101,6 @@ def plan_poll(
     shares: bool = False,
     mechanism: str = "auto",
     confidence: float = 0.95,
-    shared: bool = False,
 ) -> PollPlan:
     """Choose the mechanism of a poll and its noise, from public numbers.
 
@@ -119,15 +118,13 @@ def plan_poll(
         seats.
     confidence
         Of the gap and of intervals.
-    shared
-        Whether the price must fit a budget that other polls may charge, too, as in a ledger.
     """
     budget = Budget(epsilon=epsilon, delta=delta)
     outcome.check(size)
     if not 0 < finite("confidence", confidence) < 1:
         raise InputError("confidence", "must lie strictly between 0 and 1", confidence)
     made = _candidates(outcome, shares, mechanism)
-    settled = {name: calibrated(each, size, budget, shared=shared) for name, each in made}
+    settled = {name: calibrated(each, size, budget) for name, each in made}
     considered = {name: even_race(each, size, outcome) for name, each in settled.items()}
     best = min(considered, key=considered.__getitem__)
     chosen = settled[best]
@@ -168,14 +165,10 @@ def _candidates(
     return named
 
 
-def calibrated(
-    mechanism: PollMechanism, size: PollSize, budget: Budget, *, shared: bool = False
-) -> PollMechanism:
+def calibrated(mechanism: PollMechanism, size: PollSize, budget: Budget) -> PollMechanism:
     """Return the mechanism with the least noise whose price fits the budget.
 
-    First at the one order at which a shared budget is counted: a poll that takes the whole budget
-    of a ledger fits it. Unless it is ``shared``, by :meth:`.PollMechanism.epsilon`, where that is
-    better.
+    By its Rényi cost, or by :meth:`.PollMechanism.epsilon`, where that is better.
     """
     pinned = np.array([pinned_order(budget.epsilon, budget.delta)])
 
@@ -190,7 +183,7 @@ def calibrated(
 
     # Below _CLOSE is no noise to speak of.
     noise = least(partial(fits, shares), 1.0, _CLOSE, low=_CLOSE)
-    if not shared and fits(alone, noise * (1 - _WORTH)):
+    if fits(alone, noise * (1 - _WORTH)):
         noise = least(partial(fits, alone), noise, _CLOSE, low=_CLOSE)
     bits = 16 - math.frexp(noise)[1]  # up, to a short number
     chosen = mechanism.scaled(math.ldexp(math.ceil(math.ldexp(noise, bits)), -bits))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from .._version import written
-from ..accounting.renyi import rounded_up
+from ..accounting.renyi import DEFAULT_ORDERS, Floats, rounded_up
 from ..entropy import Entropy
 from ..errors import InputError, PrivoteWarning, positive
 from ..files import Draft, beside, check_new, complete, drafted
@@ -30,15 +30,14 @@ from ..ledger.totals import check_name
 from ..mechanisms.base import Bools
 from ..mechanisms.outcomes import Greedy, PollOutcome, PollTally, Quota, Seats, Whole, ranking
 from ..mechanisms.polls import Drawn, NoisyCounts
-from ..planning.polls import PollPlan, plan_poll
-from ..release import SIMULATED, UNCERTAIN, Sealed, Shown, digest_of_facts
+from ..planning.polls import PollPlan, calibrated, plan_poll
+from ..release import SIMULATED, UNCERTAIN, Sealed, Shown, budget_used, digest_of_facts, so_far
 from .ballots import PollBallots
 from .reading import read
 
 _QUOTA = 0.5
 _UNASKED = ("source", "ledger", "output", "resume", "force")  # may differ in a resumed run
 FORMAT = 1
-_SAME = 0.99  # of the epsilon asked for: nothing to speak of is lost
 UNCOUNTED = (
     "No ledger was used: further polls of the same people, or repeating this one with fresh "
     "noise, spend additional epsilon and delta that are not counted here."
@@ -126,7 +125,6 @@ def poll(
         shares=shares,
         mechanism=mechanism,
         confidence=confidence,
-        shared=ledger is not None,
     )
     if plan.chance:
         warnings.warn(plan.chance, PrivoteWarning, stacklevel=2)
@@ -222,18 +220,11 @@ def _charged(
 ) -> Accounts:
     """Charge the price to the people's budget; it is on disk when this returns."""
     people = book.known(people)
-    known = book.reading().budgets.get(people)
-    if known is None:
-        whole = Budget(epsilon=plan.asked if budget is None else budget, delta=plan.delta)
-    elif budget is not None and budget != known.epsilon:
-        # Worded by the ledger, which knows what stays.
-        whole = Budget(epsilon=budget, delta=known.delta)
-    else:
-        whole = known
     accounts = Accounts(
         ledger=book,
-        budget=whole,
+        budget=Budget(epsilon=plan.asked, delta=plan.delta),
         dataset=people,
+        total=budget,
         stamp={
             "guarantee": "poll",
             "mechanism": plan.mechanism.facts(),
@@ -242,7 +233,12 @@ def _charged(
         },
         draft=draft,
     )
-    accounts.charge(plan.curve, _sizes(plan))
+
+    def price(epsilon: float) -> Floats:
+        cost = Budget(epsilon=epsilon, delta=plan.delta)
+        return calibrated(plan.mechanism, plan.size, cost).rdp(plan.size, DEFAULT_ORDERS)
+
+    accounts.charge(plan.curve, _sizes(plan), price)
     return accounts
 
 
@@ -254,11 +250,10 @@ def _sizes(plan: PollPlan) -> dict[str, int]:
 def _recorded(result: PollResult, accounts: Accounts) -> PollResult:
     """Enter what was drawn and is stated; return it with where, and what the budget was by then."""
     book = accounts.ledger
-    now = next(each for each in book.standing() if each["dataset"] == accounts.dataset)
     result = replace(
         result,
         people=accounts.dataset,
-        budget={name: now[name] for name in ("epsilon", "delta", "used")},
+        budget=accounts.standing(),
         new=accounts.new and book.lasts,
         ledger=book.last_entry(),
     )
@@ -591,7 +586,7 @@ class PollResult(Shown):
             "mechanism": f"{plan.mechanism.facts()['mechanism']}: {plan.reason}",
             "decides": self.decides(),
             **({"NEW": f"first charge to {self.people!r} in this ledger"} if self.new else {}),
-            **self._price_of_ledger(),
+            **self._counted_so_far(),
         }
 
     def summary(self) -> str:
@@ -611,16 +606,13 @@ class PollResult(Shown):
             f"{100 * plan.confidence:g} % probability"
         )
 
-    def _price_of_ledger(self) -> dict[str, str]:
-        """Return what later polls cost this one, where a ledger counts more strictly."""
-        asked = self.plan.asked
-        if self.people is None or self.epsilon > _SAME * asked:
+    def _counted_so_far(self) -> dict[str, str]:
+        """Return what all polls of these people cost by now, and how much of their budget."""
+        if self.budget is None:
             return {}
-        return {
-            "with a ledger": f"epsilon {rounded_up(asked)} is charged, so that later polls can be "
-            f"added. Alone this poll costs epsilon {rounded_up(self.epsilon, 3)}; without a "
-            f"ledger, epsilon {rounded_up(asked)} would need less noise."
-        }
+        facts = {**self.budget, "delta": self.delta, "dataset": self.people}
+        texts = {"so far": so_far(facts), "budget": budget_used(facts)}
+        return {name: text for name, text in texts.items() if text}
 
     def statement(self) -> str:
         """Return the promise in plain words, one paragraph a line."""
@@ -662,11 +654,9 @@ class PollResult(Shown):
     def _counted(self) -> str:
         if self.people is None:
             return UNCOUNTED
-        assert self.budget is not None
         new = ", who are new to this ledger" if self.new else ""
+        facts = self._counted_so_far()
         return (
-            f"The poll is charged to the budget of {self.people!r}{new}: epsilon "
-            f"{rounded_up(self.budget['epsilon'])} at delta {rounded_up(self.budget['delta'])} "
-            "for all polls of these people together, of which epsilon "
-            f"{rounded_up(self.budget['used'])} is used."
+            f"The poll is charged to the budget of {self.people!r}{new}. So far: "
+            f"{facts['so far']}. Budget: {facts['budget']}."
         )

@@ -254,14 +254,17 @@ class TrainingStatement:
         )
 
     def _example(self) -> str:
-        epsilon = self._promised()
+        epsilon, whole = self._promised(), self.outcome.promise.facts().get("total")
         if epsilon is None:
             return "no example, because there is no guarantee."
+        seen = "studies the model and everything else released"
+        if whole is not None:
+            epsilon, seen = max(epsilon, whole), f"{seen} of this data set so far"
         factor = math.exp(min(epsilon, 700.0))
         odds = min(1.0, factor / (factor + 99) + self.outcome.promise.facts()["delta"])
         return (
             f"suppose that somebody believes with probability 1 % that a certain {self._one} has "
-            "a label, and then studies the model and everything else released. Because of that "
+            f"a label, and then {seen}. Because of that "
             f"{self._one}'s own data, this belief cannot rise above {rounded_up(100 * odds, 3)} % "
             "(except with probability of about delta). What the model says about people in "
             "general may still apply to this one; that is its purpose."

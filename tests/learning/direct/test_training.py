@@ -22,7 +22,7 @@ from privote.learning.direct.linear import DPLinear, DPMoments
 from privote.learning.direct.noise import Noise, TrainingPlan
 from privote.learning.direct.training import begin
 from privote.learning.students.saving import load_student, save_student
-from privote.ledger import Budget, Ledger
+from privote.ledger import Ledger
 
 RNG = np.random.default_rng(0)
 X, PUBLIC = RNG.normal(size=(300, 4)), RNG.normal(size=(50, 4))
@@ -30,16 +30,17 @@ Y = (X[:, :2] > 0.3).astype(np.int8)
 DELTA = 1e-5
 
 
-def test_with_a_ledger_the_noise_is_a_little_more_and_the_promise_holds():
+def test_the_noise_is_the_same_with_a_ledger_and_without(tmp_path):
     plan, size = TrainingPlan(steps=50), {"records": 300, "labels": 2, "simulated": False}
-    alone = begin(plan, 8.0, DELTA, **size).privacy
-    shared = Ledger.in_memory()
-    shared.set_budget(Budget(epsilon=8.0, delta=DELTA).shared(), dataset="ward")
-    charged = begin(plan, 8.0, DELTA, ledger=shared, dataset="ward", **size).privacy
-    assert 1.01 < charged.noise_multiplier / alone.noise_multiplier < 1.15
-    assert charged.epsilon < alone.epsilon <= 8.0
-    assert "charged to data set 'ward'" in charged.statement()
-    assert shared.standing()[0]["used"] <= 8.0
+    alone = begin(plan, 2.0, DELTA, **size).privacy
+    for total in (2.0, 8.0):
+        account = {"ledger": tmp_path / f"{total}.db", "dataset": "ward", "budget": total}
+        charged = begin(plan, 2.0, DELTA, **account, **size).privacy
+        assert charged.noise_multiplier == alone.noise_multiplier
+        assert charged.epsilon == alone.epsilon <= charged.total <= total
+        assert "charged to data set 'ward'" in charged.statement()
+    with pytest.raises(BudgetError):
+        begin(plan, 7.9, DELTA, **account, **size)
 
 
 # -- a contract of all three -------------------------------------------------------------------

@@ -33,13 +33,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ...accounting.renyi import DEFAULT_ORDERS, rounded_up
-from ...errors import BudgetError, InputError, positive
+from ...errors import positive
 from ...files import Draft, drafted
 from ...guardian import Accounts
 from ...ledger import Budget, Ledger
 from ...ledger.records import digest_of, stated
 from ...ledger.totals import check_name
-from ...release import PERSON, RECORD, SIMULATED, Fact, Shown, new_to
+from ...release import PERSON, RECORD, SIMULATED, Fact, Shown, budget_used, new_to, so_far
 from ..rows import (
     Floats,
     LabelClassifier,
@@ -56,8 +56,7 @@ Persons = npt.NDArray[np.int64] | None  # (rows,) whose each is
 Sizes = npt.NDArray[np.int64] | None  # (persons,) how many rows each has
 
 GRADIENTS, MOMENTS = "noisy gradients", "noisy moments"
-_CLOSE = 1e-3  # how far above the least noise that fits the search may stop, relative
-_MOST_NOISE = 10.0  # times that of a whole budget: what is left of it then is about a hundredth
+_AFTER = ("new", "budget", "total", "share", "runs")  # what was so when it was recorded
 _PAUSE, _SELDOM = 0.5, 20.0  # seconds between two kept states; and in times of how long one takes
 
 
@@ -91,6 +90,7 @@ class PrivateTraining(LabelClassifier):
         groups: npt.ArrayLike | None = None,
         ledger: Any = None,
         dataset: str = "default",
+        budget: float | None = None,
         draft: str | os.PathLike[str] | Draft | None = None,
         resume: bool = False,
     ) -> Self:
@@ -122,7 +122,7 @@ class PrivateTraining(LabelClassifier):
         asked = {name: str(value) for name, value in settings if name != "progress"}
         asked["dataset"] = dataset
         with drafted(draft, asked, resume=resume) as kept:
-            account = {"ledger": ledger, "dataset": dataset, "draft": kept}
+            account = {"ledger": ledger, "dataset": dataset, "budget": budget, "draft": kept}
             return self._fit(X, y, X_public, ids, groups, account)
 
     def _fit(
@@ -247,6 +247,8 @@ def training_rows(facts: Mapping[str, Any]) -> list[Fact]:
             (name, name.replace("_", " "), f"{facts[name]:.6g}")
             for name in ("steps", "sample_rate", "noise_multiplier")
         ),
+        ("total", "so far", so_far(facts)),
+        ("budget", "budget", budget_used(facts)),
         ("protects", "protects", facts["protects"]),
         ("new", "NEW", new_to(facts["dataset"]) if facts["new"] else None),
         ("simulated", "SIMULATED", SIMULATED[11:] if facts["simulated"] else None),
@@ -277,6 +279,9 @@ class TrainingPrivacy(Shown):
     dataset, ledger
         Where it was charged: the data set's name, and the number and digest of the last entry; None
         without a ledger that lasts.
+    budget, total, share, runs
+        What that data set may cost in all, what all releases charged to it cost so far, which share
+        of the budget that is, and how many they are; None without a ledger.
     new
         Whether nothing was charged to that data set before.
     drawn
@@ -297,6 +302,10 @@ class TrainingPrivacy(Shown):
     new: bool = False
     drawn: tuple[str, ...] = ()
     decay: float = 1.0
+    budget: float | None = None
+    total: float | None = None
+    share: float | None = None
+    runs: int | None = None
 
     def facts(self) -> dict[str, Any]:
         """Return all of it as plain values, for JSON and for the model's file."""
@@ -325,9 +334,10 @@ class TrainingPrivacy(Shown):
         if self.decay != 1:
             noise += f" in the first steps and {self.noise_multiplier * self.decay:g} in the last"
         new = ", which is new to this ledger" if self.new else ""
-        charged = (
-            "" if self.dataset is None else f" It is charged to data set {self.dataset!r}{new}."
-        )
+        charged, facts = "", self.facts()
+        if self.dataset is not None:
+            charged = f" It is charged to data set {self.dataset!r}{new}. So far: {so_far(facts)}."
+            charged += f" Budget: {budget_used(facts)}."
         return (
             f"The weights are {promise}-differentially private for {who}: {done}, noise multiplier "
             f"{noise}.{used} The number of {counted}, {self.records}, is public.{charged} Settings "
@@ -369,7 +379,8 @@ class Paid:
             entry = accounts.record(privacy.drawn[0], stated(privacy.facts()), self.entry)
             if entry is None or not book.lasts:
                 return privacy
-        return replace(privacy, ledger=entry.place, new=entry.hidden["stated"]["new"])
+        after = {name: entry.hidden["stated"][name] for name in _AFTER}
+        return replace(privacy, ledger=entry.place, **after)
 
 
 def begin(
@@ -384,28 +395,28 @@ def begin(
     released: str = GRADIENTS,
     ledger: Any = None,
     dataset: str = "default",
+    budget: float | None = None,
     draft: Draft | None = None,
 ) -> Paid:
     """Settle the noise of a training, and charge it if there is a ledger.
 
-    Without one the noise is the least for the promise. A ledger counts at one Rényi order, so that
-    other releases can be added: there it is the least whose curve fits what is left of the budget,
-    which is 5 to 9 % more for a budget that is whole.
+    The noise is the least for this epsilon, with a ledger and without.
 
     Parameters
     ----------
     plan
         Steps and sampling rate.
     epsilon, delta
-        The promise; with a ledger the data set's budget.
+        What this training may cost.
     records, labels, simulated, persons, released
         Facts about the training: how many records take part, how many labels they have, whether
         the noise comes from a seed, whether each record stands for a person, what leaves.
-    ledger, dataset
-        A ledger or its place, and a name in it; see :func:`privote.label`.
+    ledger, dataset, budget
+        A ledger or its place, a name in it, and what the data set may cost in all; see
+        :func:`privote.label`.
     draft
         Where what is drawn will be kept: what the run that it is of has charged is not charged
-        again, and the noise is the one that was charged.
+        again.
     """
     Budget(epsilon=epsilon, delta=delta).warn(records)
     protects = PERSON if persons else RECORD
@@ -413,15 +424,15 @@ def begin(
     new, accounts, entry = False, None, dict[str, Any]()
     if draft is not None:
         draft.check_ledger(lasts=getattr(ledger, "lasts", ledger is not None))
-    if ledger is None:
-        noise = plan.noise_multiplier(epsilon, delta)
-    else:
+    noise, standing = plan.noise_multiplier(epsilon, delta), dict[str, Any]()
+    if ledger is not None:
         check_name("dataset", dataset)  # before a ledger is made
         with Ledger.at(ledger) as book:
             accounts = Accounts(
                 ledger=book,
                 budget=Budget(epsilon=epsilon, delta=delta),
                 dataset=dataset,
+                total=None if budget is None else positive("budget", budget),
                 stamp={
                     "guarantee": released,
                     "simulated": simulated,
@@ -429,9 +440,13 @@ def begin(
                 },
                 draft=draft,
             )
-            entry = _charge(plan, accounts, released, {"voters": records, "labels": labels})
-            noise = float(entry["mechanism"]["noise_multiplier"])
-            place, dataset = book.last_entry(), accounts.dataset
+            entry = _facts(plan, noise, released, records, labels)
+            accounts.charge(
+                plan.rdp(noise, DEFAULT_ORDERS),
+                entry,
+                lambda e: plan.rdp(plan.noise_multiplier(e, delta), DEFAULT_ORDERS),
+            )
+            place, dataset, standing = book.last_entry(), accounts.dataset, accounts.standing()
             new = accounts.new and book.lasts
     privacy = TrainingPrivacy(
         epsilon=plan.epsilon(noise, delta),
@@ -447,51 +462,15 @@ def begin(
         ledger=place,
         new=new,
         decay=plan.decay,
+        **standing,
     )
     return Paid(privacy=privacy, draft=draft, ledger=ledger, accounts=accounts, entry=entry)
 
 
-def _charge(
-    plan: TrainingPlan, accounts: Accounts, released: str, facts: dict[str, Any]
+def _facts(
+    plan: TrainingPlan, noise: float, released: str, records: int, labels: int
 ) -> dict[str, Any]:
-    """Charge the least noise that fits, or refuse; it is on disk when this returns.
-
-    Returns what its entry says of the training.
-    """
-    budget, ledger = accounts.budget, accounts.ledger
+    """Return what the entry of a charge says of a training."""
     named = {"mechanism": released, "steps": plan.steps, "sample_rate": plan.sample_rate}
-    if plan.decay != 1:
-        named["decay"] = plan.decay
-    with accounts.paying(), ledger.writing() as totals:
-        accounts.authorise(totals)
-        entry = accounts.paid(totals)
-        if entry is not None:
-            noise = float(entry["mechanism"]["noise_multiplier"])
-            same = {**facts, "mechanism": {**named, "noise_multiplier": noise}}
-            if any(entry[name] != value for name, value in same.items()):
-                raise InputError(
-                    "resume",
-                    "must repeat the request that was charged",
-                )
-            accounts.paid(totals, plan.rdp(noise, DEFAULT_ORDERS))
-            return same
-
-        def fits(noise: float) -> bool:
-            curve = plan.rdp(noise, DEFAULT_ORDERS)
-            return totals.fitting(curve, DEFAULT_ORDERS, accounts.dataset, 1) > 0
-
-        least = low = high = plan.noise_multiplier(budget.epsilon, budget.delta)
-        while not fits(high):
-            low, high = high, 1.5 * high
-            if low > _MOST_NOISE * least:
-                raise BudgetError(
-                    f"what is left of `epsilon={rounded_up(budget.epsilon)}` at "
-                    f"`delta={rounded_up(budget.delta)}` for data set {accounts.dataset!r} is too "
-                    "little to train a model"
-                )
-        while high > low * (1 + _CLOSE):
-            middle = (low + high) / 2
-            low, high = (low, middle) if fits(middle) else (middle, high)
-        facts = {**facts, "mechanism": {**named, "noise_multiplier": high}}
-        accounts.charge(plan.rdp(high, DEFAULT_ORDERS), facts, totals)
-    return facts
+    named |= {"noise_multiplier": noise, **({} if plan.decay == 1 else {"decay": plan.decay})}
+    return {"voters": records, "labels": labels, "mechanism": named}
