@@ -203,7 +203,7 @@ def label(
                 else whole("queries", queries, 1, ballots.queries)
             )
             note = None if draft is None else draft.read()
-            names = getattr(ballots, "voter_names", None) if voter_ids is None else voter_ids
+            names = ballots.voter_names if voter_ids is None else voter_ids
             order = None if names is None else digest_of_facts({"voters": [*map(str, names)]})
             if note is not None:
                 known = json.loads(note)
@@ -216,11 +216,11 @@ def label(
                 only = ledger is not None or baseline is not None or voter_ids is not None
                 size = ballots.voters, ballots.labels, wanted
                 guarantee = "allowance" if only else guarantee_of(mechanism, budget, *size)
-            named, near = partial(_named, ballots, wanted), getattr(ballots, "near", None)
+            named, near = partial(_named, ballots, wanted), ballots.near
             sparse = ballots.sparse
             if parts is not None and draft is not None:
                 parts.name = named
-                texts = json.dumps(getattr(ballots, "query_names", None))
+                texts = json.dumps(ballots.query_names)
                 draft.reserve(room(ballots.queries, ballots.labels, len(texts)))
                 if note is None:
                     draft.note(json.dumps({"guarantee": guarantee, "voters": order}).encode())
@@ -649,8 +649,8 @@ class Electorate:
                 "the others with `voter_ids`",
             )
         release = self._guardian.release(ballots, baseline=baseline, voter_ids=voter_ids)
-        near, few = getattr(ballots, "near", None), ballots.sparse or baseline is not None
-        release = with_forecast(release, self.mechanism, near=near, few=few)
+        few = ballots.sparse or baseline is not None
+        release = with_forecast(release, self.mechanism, near=ballots.near, few=few)
         said = (release.forecast or {}).get("warnings", ())
         with self._counting:
             self.answered += release.answered

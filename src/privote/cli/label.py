@@ -169,10 +169,10 @@ def label(
         bar, probable = options.numbers("threshold", threshold), True if soft else None
         lists = {"queries_from": queries_from, "voters_from": voters_from}
         ballots = _read(votes, mech, bar, soft=probable, resume=resume, **lists)
-        guess, known = None, getattr(ballots, "query_names", None)
+        guess = None
         if ballots is not None:
             if baseline is not None:
-                guess = read_array(baseline, "baseline", queries=known)
+                guess = read_array(baseline, "baseline", queries=ballots.query_names)
             if clip:
                 ballots = ballots.clip(mechanism.max_positives)
     with working("answering"):
@@ -187,8 +187,8 @@ def label(
             **account.arguments,
             **asked,
         )
-    if names is None:
-        names = getattr(ballots, "voter_names", None)
+    if names is None and ballots is not None:
+        names = ballots.voter_names
     said = None if ballots is None else read_as(ballots, names)
     _show(release, output, names, said, show_sealed=show_sealed, json=json)
 

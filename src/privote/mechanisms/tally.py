@@ -146,7 +146,7 @@ class TallyVoting(Mechanism):
 
     def check(self, ballots: BallotSource) -> None:
         """Refuse ballots in other steps than these: :meth:`ballots` makes them of probabilities."""
-        due, given = self.vote_steps, getattr(ballots, "steps", 1)
+        due, given = self.vote_steps, ballots.steps
         if given != due:
             raise InputError("votes", f"must have {due} steps per vote (`grid`), got {given}")
 
