@@ -42,7 +42,7 @@ from ..accounting.filters import check_charge
 from ..accounting.renyi import DEFAULT_ORDERS, Floats
 from ..errors import BudgetError, InputError, LedgerError, PrivoteWarning
 from ..files import check_file, complete
-from ..votes.names import folded, twins
+from ..votes.names import folded
 from .chain import (
     KEY_VARIABLE,
     Anchor,
@@ -429,18 +429,6 @@ class Ledger:
             }
             for scope, budget in totals.budgets.items()
         ]
-
-    def twins(self) -> list[dict[str, Any]]:
-        """Return names that nearly are one, each of which has a budget, or charges, of its own."""
-        totals = self.reading()
-        scopes = sorted(totals.budgets.keys() | totals.charged, key=str)
-        datasets = dict.fromkeys(scope[0] for scope in scopes)
-        listed = [{"what": "data sets", "names": group} for group in twins(datasets)]
-        for dataset in datasets:
-            consumers = [str(each[1]) for each in scopes if each[0] == dataset and each[1]]
-            what = f"consumers of {dataset!r}"
-            listed += [{"what": what, "names": group} for group in twins(consumers)]
-        return listed
 
     def allowances(self) -> list[dict[str, Any]]:
         """Return every learnt allowance: for how many queries it is, and how many are answered."""
