@@ -345,21 +345,19 @@ class ParquetCube(LazyCube):
 
     def _check_places(self, name: str) -> tuple[int, int]:
         """Return how many queries and voters there are; refuse rows that are not in their order."""
-        voters = row = 0
-        for part in self._file.iter_batches(columns=["query", "voter"]):
-            query, voter = (part.column(at).to_numpy(zero_copy_only=False) for at in range(2))
-            place = np.arange(row, row + len(query))
-            if not voters and (query != 0).any():  # where the first query ends
-                voters = row + int(np.argmax(query != 0))
-            due = np.divmod(place, voters) if voters else (np.zeros_like(place), place)
-            if not (np.array_equal(query, due[0]) and np.array_equal(voter, due[1])):
-                break
-            row += len(query)
-        voters = voters or row
-        if not voters or row != self._file.metadata.num_rows or row % voters:
+        sizes, columns, row = self._file.metadata, ["query", "voter"], 0
+        last = self._file.read_row_group(max(0, sizes.num_row_groups - 1), columns=columns)[-1:]
+        queries, voters = (int(side.to_numpy().sum()) + 1 for side in last.columns)
+        good = voters > 0 and 0 < sizes.num_rows == queries * voters
+        for part in self._file.iter_batches(columns=columns) if good else ():
+            places = np.divmod(np.arange(row, row + len(part)), voters)
+            held = (side.to_numpy(zero_copy_only=False) for side in part.columns)
+            good = good and all(map(np.array_equal, held, places))
+            row += len(part)
+        if not good:
             rule = "must have a row for every ballot, sorted by query and voter, which count from 0"
             raise BallotError(name, f"{rule}: a missing ballot is a row of nulls")
-        return row // voters, voters
+        return queries, voters
 
     def _slab(self, start: int, stop: int) -> Array:
         first, last = start * self.shape[1], stop * self.shape[1]
@@ -384,18 +382,16 @@ def _open_parquet(place: str, name: str) -> tuple[Any, int]:
         import pyarrow.parquet as pq
     except ImportError:
         raise missing_extra("files", "reading Parquet") from None
-    source: Any = place
-    if is_url(place):
-        with reached(place, _FILE):
-            system, path = fs.FileSystem.from_uri(place)
-            facts = system.get_file_info(path)
-            if not facts.is_file:
-                raise InputError(_FILE, f"{place!r:.200} does not exist, or is no file")
-            source, size = system.open_input_file(path), facts.size
-    else:
-        size = check_file(place, _FILE).stat().st_size
+    if not is_url(place):
+        check_file(place, _FILE)
+    with reached(place, _FILE):
+        system, path = fs.FileSystem.from_uri(place)
+        facts = system.get_file_info(path)
+        if not facts.is_file:
+            raise InputError(_FILE, f"{place!r:.200} does not exist, or is no file")
+        stream = system.open_input_file(path)
     with readable(name, _PARQUET):
-        return pq.ParquetFile(source, page_checksum_verification=True), size
+        return pq.ParquetFile(stream, page_checksum_verification=True), facts.size
 
 
 def _label_columns(name: str, schema: Any) -> list[str]:
