@@ -1,7 +1,7 @@
 """The full audit: random small elections, adaptive runs, and bounds that are wrong on purpose.
 
 Per mechanism at least 100,000 elections (n <= 12 voters, k <= 4 labels; random sigma, tau, norm,
-gate, link, bar, missing votes), every neighbour enumerated in both directions by an independent
+gate, bar, missing votes), every neighbour enumerated in both directions by an independent
 implementation; 2,000 adaptive runs with an allowance, every transcript enumerated; 40,000 pairs of
 electorates whose allowance is learnt, every branch enumerated; 500 adversaries who choose every
 charge to a ledger from released labels, each playing its best policy; then broken bounds, which the
@@ -53,14 +53,11 @@ def random_mechanism(kind: str, rng: np.random.Generator, voters: int) -> pv.Mec
         every = pv.MECHANISMS[kind].audited()
         some = every[rng.integers(len(every))].with_noise(sigma)
         return replace(some, gate=gate) if "gate" in some.settings() else some
-    choice = rng.integers(4)
+    choice = rng.integers(3)
     if choice == 1:
         return pv.BinaryVoting(sigma=sigma, quota=rng.uniform(0.05, 0.95))
     if choice == 2:
         return pv.BinaryVoting(sigma=sigma, false_alarm=10 ** rng.uniform(-4, -0.4))
-    if choice == 3:
-        link = pv.OptimalLink(cost=10 ** rng.uniform(-3, 0.5), order=rng.uniform(1.2, 8))
-        return pv.BinaryVoting(link=link, gate=gate)
     return pv.BinaryVoting(sigma=sigma, gate=gate)
 
 

@@ -17,12 +17,11 @@ from collections.abc import Callable, Iterator
 
 import gaussian
 import numpy as np
-import ptr_smooth
 import sanitize2018
 from comparison import peer, row
 
 import privote as pv
-from privote.accounting import pld, ptr, sanitize
+from privote.accounting import pld, sanitize
 from privote.accounting.renyi import divergence
 from privote.datasets import load_teacher_votes
 from privote.guardian.consensus import VoterLevels
@@ -40,8 +39,6 @@ paper's accounting  PATE 2018's bound, its orders, the conversion of 2017: to co
 worst case          unconditional; a public number. Gaussian: the same by the exact epsilon of the
                     noisy counts behind the labels
 allowance           unconditional; queries until the first voter is out, and it goes on after that
-ptr                 unconditional; the queries that public defaults ask for. Smooth: a test of the
-                    smooth sensitivity instead of the distance
 sanitized           about these votes; published epsilon of at most 20 at the median draw
 RDP, PLD            about these votes; sealed epsilon of at most 20: Rényi cost per query, by voter,
                     and privacy-loss distribution by voter
@@ -53,8 +50,6 @@ HEADINGS = (
     ("worst", "case"),
     ("Gaus-", "sian"),
     ("allow-", "ance"),
-    ("ptr", ""),
-    ("ptr,", "smooth"),
     ("sani-", "tized"),
     ("RDP per", "query"),
     ("RDP by", "voter"),
@@ -193,7 +188,6 @@ class Row:
         n = votes.voters
         margins = 2 * np.arange(n + 1) - n
         self.costs = self.mechanism.level_costs(margins, n, False, ORDERS).T  # (orders, counts)
-        self.passing: list[float] = []
 
     def counts(self) -> Iterator[int]:
         """Yield the numbers of queries in the order of HEADINGS."""
@@ -203,8 +197,6 @@ class Row:
         curve = self.mechanism.worst_case_rdp(n, LABELS, ORDERS, bound="gaussian")
         yield gaussian.largest_count(gaussian.shift_of(curve, ORDERS), EPSILON, DELTA)
         yield self._allowance(allowance_for(self.mechanism, *where))
-        yield self._distance_test()
-        yield self._smooth_test()
         yield last(lambda m: self._sanitized(m) <= EPSILON, 0, 64, self.votes.queries)
         per_query = self._per_query(self.costs, ORDERS, pv.epsilon)
         yield per_query
@@ -229,22 +221,6 @@ class Row:
         while queries < self.votes.queries and self.votes.surprises(queries)[-1] <= allowance:
             queries += STEP
         return int((self.votes.surprises(queries) <= allowance).sum())
-
-    def _distance_test(self) -> int:
-        queries = ptr.largest_queries(self.costs, ORDERS, LABELS, EPSILON, DELTA)
-        plan = ptr.propose(self.costs, ORDERS, queries * LABELS, EPSILON, DELTA)
-        row = self.costs[list(ORDERS).index(plan.order)]
-        slack = ptr.distance(row, self.votes.histogram(queries), plan.threshold)
-        chances = ptr.pass_probabilities(slack, plan.threshold, plan.reserve, plan.order, DELTA)
-        self.passing.append(float(chances[-1]))
-        return queries
-
-    def _smooth_test(self) -> int:
-        queries, plan = ptr_smooth.largest_queries(self.costs, ORDERS, LABELS, EPSILON, DELTA)
-        row = self.costs[list(ORDERS).index(plan.order)]
-        chances = ptr_smooth.pass_log_probs(row, self.votes.histogram(queries), plan)
-        self.passing.append(math.exp(chances[1]))
-        return queries
 
     def _sanitized(self, queries: int) -> float:
         """Return what would be published at the median draw, Z = 0."""
@@ -287,7 +263,7 @@ def show(title: str, votes: Votes) -> list[list[int]]:
     for line in (0, 1):
         print("  sigma" if line else "       ", end="")
         print("".join(f"{heading[line]:>11s}" for heading in HEADINGS))
-    rows, passing = [], []
+    rows = []
     for sigma in SIGMAS:
         row = Row(votes, sigma)
         numbers = []
@@ -297,10 +273,6 @@ def show(title: str, votes: Votes) -> list[list[int]]:
         say("")
         print(f"  {sigma:5d}" + "".join(f"{number:11,d}" for number in numbers), flush=True)
         rows.append(numbers)
-        passing.append(row.passing)
-    for name, column in (("ptr", 0), ("ptr, smooth", 1)):
-        chances = ", ".join(f"{chance[column]:.3f}" for chance in passing)
-        print(f"  These votes pass the test of {name} with probability {chances}.")
     print()
     return rows
 
@@ -315,7 +287,7 @@ def main() -> None:
     real = load_teacher_votes().votes
     rows = show("tmc2007, 50 real teachers, 4,000 queries at most", Votes(50, real))
     at7 = rows[SIGMAS.index(7)]
-    print(f"At sigma 7: ptr / worst case = {at7[4] / at7[1]:.1f}, PLD by voter {at7[9]}\n")
+    print(f"At sigma 7: allowance / worst case = {at7[3] / at7[1]:.1f}, PLD by voter {at7[7]}\n")
     for voters in arguments.voters:
         show(f"made-up electorate, {voters:,} voters", Votes(voters))
     best = dict(zip((" ".join(h).strip() for h in HEADINGS), np.max(rows, axis=0), strict=True))

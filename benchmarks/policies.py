@@ -15,7 +15,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from scipy.special import gammaln
@@ -26,7 +25,6 @@ from privote.accounting.renyi import Floats, epsilon
 from privote.errors import BudgetError, InputError, whole
 from privote.guardian import Guardian
 from privote.ledger import Budget, Ledger
-from privote.links import OptimalLink
 from privote.mechanisms import BinaryVoting
 
 _MOST = 60  # draws of one step: more are not taken, so that histories can be listed
@@ -169,20 +167,17 @@ class Game:
         voters = int(rng.integers(1, 6))
         poll = Poll(voters, int(rng.integers(voters)) if rng.random() < 0.5 else 0)
         target = float(rng.choice([1.0, 2.0, 8.0, 8.0, 20.0]))
-        kind = rng.choice(["shared", "shared", "orders", "exclusive"])
-        rule: dict[str, Any] = {"rule": "exclusive" if kind == "exclusive" else "shared"}
-        if kind == "orders":
-            rule = {"orders": tuple(rng.choice([1.5, 2.0, 4.0, 8.0, 16.0], 2, replace=False))}
+        budget, alone = Budget(epsilon=target, delta=1e-5), rng.random() < 0.25
         three = rng.random() < 0.25
         first = _mechanism(rng, target, 1.0 if three else 0.3)
         menus = [[Step(first, _guarantee(rng), int(rng.integers(2, 7 if three else 17)))]]
         for _ in range(2 if three else 1):
             dishes = [
-                first if kind == "exclusive" else _mechanism(rng, target, share)
+                first if alone else _mechanism(rng, target, share)
                 for share in np.geomspace(0.05, 20.0, 6 if three else 14)
             ]
             menus.append([Step(dish, _guarantee(rng)) for dish in dishes])
-        return cls(Budget(epsilon=target, delta=1e-5, **rule), poll, menus, admit)
+        return cls(budget if alone else budget.shared(), poll, menus, admit)
 
     def best(self) -> float:
         """Return the delta of the best policy, in the better direction for the adversary."""
@@ -245,8 +240,6 @@ def _guarantee(rng: np.random.Generator) -> str:
 def _mechanism(rng: np.random.Generator, target: float, share: float) -> BinaryVoting:
     """Return a mechanism of which a query costs about so much of the budget, in tenths."""
     cost = share * target / 10 * 10 ** rng.uniform(-0.3, 0.3)
-    if rng.random() < 0.15:
-        return BinaryVoting(link=OptimalLink(cost=cost, order=float(rng.uniform(1.5, 8.0))))
     order = pinned_order(target, 1e-5)
     quota = None if rng.random() < 0.7 else float(rng.uniform(0.1, 0.9))
     return BinaryVoting(sigma=float(np.sqrt(order / cost)), quota=quota)

@@ -6,7 +6,7 @@ rows. The private ones make the same promise: (epsilon, delta) for changing one 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,6 @@ class Comparison:
     n_teachers: int = 50
     random_state: int = 0
     seed: int | None = None
-    ids: Any = field(default=None, repr=False)
 
     def judge(self, name: str, chance: Floats, **facts: Any) -> dict[str, Any]:
         """Return one row: who, what it promises, and its figures on the test rows."""
@@ -66,19 +65,16 @@ class Comparison:
     def one_teacher(self) -> dict[str, Any]:
         """Return the row of a model trained on one part, as each teacher is; not private."""
         key = partition_key(None, "", self.seed)
-        part = partition(self.X_private.shape[0], self.n_teachers, ids=self.ids, key=key)
+        part = partition(self.X_private.shape[0], self.n_teachers, key=key)
         mine = np.flatnonzero(part == np.bincount(part).argmax())
         model = LinearStudent().fit(self.X_private[mine], self.Y_private[mine])
         return self.judge("one teacher (not private)", model.predict_proba(self.X_test))
 
     def pate(self, name: str, **settings: Any) -> dict[str, Any]:
-        """Return the row of PATE's student with these settings of :class:`PATEClassifier`."""
-        return self.fit_pate(name, **settings)[1]
+        """Return the row of PATE's student with these settings of :class:`PATEClassifier`.
 
-    def fit_pate(
-        self, name: str, progress: Any = None, **settings: Any
-    ) -> tuple[PATEClassifier | None, dict[str, Any]]:
-        """Return the fitted estimator and its row; a refused budget is a row without figures."""
+        A refused budget is a row without figures.
+        """
         model = PATEClassifier(
             **{
                 "n_teachers": self.n_teachers,
@@ -89,34 +85,18 @@ class Comparison:
             }
         )
         try:
-            model.fit(
-                self.X_private,
-                self.Y_private,
-                self.X_public,
-                ids=self.ids,
-                seed=self.seed,
-                progress=progress,
-            )
+            model.fit(self.X_private, self.Y_private, self.X_public, seed=self.seed)
         except BudgetError:
-            return None, {"model": name, "epsilon": None, "answered": 0}
-        row = self.judge(
+            return {"model": name, "epsilon": None, "answered": 0}
+        return self.judge(
             name,
             model.predict_proba(self.X_test),
             epsilon=model.release_.epsilon,
             answered=model.release_.answered,
         )
-        return model, row
 
-    def dpsgd(self, *, adaptive: bool = False, **settings: Any) -> dict[str, Any]:
+    def dpsgd(self) -> dict[str, Any]:
         """Return the row of noisy gradient descent on the private records."""
-        model = DPLinear(
-            **{
-                "epsilon": self.epsilon,
-                "delta": self.delta,
-                "adaptive": adaptive,
-                "seed": self.seed,
-                **settings,
-            }
-        ).fit(self.X_private, self.Y_private)
-        name = "DPSGD, adaptive clipping" if adaptive else "DPSGD"
-        return self.judge(name, model.predict_proba(self.X_test), epsilon=self.epsilon)
+        model = DPLinear(self.epsilon, self.delta, seed=self.seed)
+        chance = model.fit(self.X_private, self.Y_private).predict_proba(self.X_test)
+        return self.judge("DPSGD", chance, epsilon=self.epsilon)

@@ -21,8 +21,8 @@ import scipy.sparse as sp
 import privote as pv
 from privote.datasets import mulan
 from privote.datasets import open as open_data
-from privote.datasets.embedded import Landmarks
 from privote.learning.direct.linear import DPLinear, DPMoments
+from privote.learning.embedding import Landmarks
 from privote.learning.students.classifiers import LinearStudent
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -75,7 +75,7 @@ def rivals(task: Task, epsilon: float, seed: int) -> dict[str, float]:
     found = {}
     sides = {"words": (task.private[0], task.test[0]), "TF-IDF": task.weighted[::2]}
     for name, (rows, unseen) in sides.items():
-        model = DPLinear(epsilon, DELTA, adjacency="replace", seed=seed)
+        model = DPLinear(epsilon, DELTA, seed=seed)
         model.fit(rows, task.private[1])
         found[f"noisy gradients, {name}"] = auc(task, unseen @ model.coef_.T)
     return found

@@ -1,10 +1,9 @@
-"""tmc2007: what a student learns under each unconditional guarantee, and from which queries.
+"""tmc2007: what a student learns under each unconditional guarantee.
 
 250 teachers, delta 1e-5. Every row is a student (logistic regressions, penalty chosen on released
 labels, where it does not say MixMatch) trained on what one guarantee lets out of the same 4,000
 public reports; neighbours are near by the TF-IDF of words, and answer a row more than once. Noise
-comes from public numbers only: PATE's own default under an allowance; n / 2 under composition; for
-"ptr" n / 7 and as many queries as its public defaults ask for.
+comes from public numbers only: PATE's own default under an allowance; n / 2 under composition.
 
 Run: python experiments/pate_guarantees.py --seeds 5
 """
@@ -21,7 +20,6 @@ from comparison import Comparison
 from tasks import load
 
 import privote as pv
-from privote.accounting import ptr
 from privote.learning.students.classifiers import LinearStudent
 from privote.learning.students.mixmatch import MixMatchClassifier
 from privote.planning.budget import allowance_for, least
@@ -39,22 +37,14 @@ def variants(contest: Comparison, labels: int, rows: int) -> dict[str, dict[str,
 
     sigma = least(lasts, 10.0, 1e-3)
     low = pv.BinaryVoting(sigma=min(sigma, 1.25 * TEACHERS), quota=0.3)
-    tested = pv.BinaryVoting(sigma=TEACHERS / 7)
-    ladder = np.tril(np.ones((TEACHERS + 1, TEACHERS), bool), -1)[:, :, None]
-    costs = tested.rdp(ladder).T
-    fit = ptr.largest_queries(costs, pv.DEFAULT_ORDERS, labels, contest.epsilon, DELTA)
-    found: dict[str, dict[str, Any]] = {
+    return {
         "composition": {"guarantee": "worst-case"},
         "allowance, baseline of zeros": {},
         "  threshold 0.5": {"threshold": 0.5},
         "  quota 0.3": {"mechanism": low},
         "  threshold 0.5, quota 0.3": {"threshold": 0.5, "mechanism": low},
         "  quota 0.3, MixMatch student": {"mechanism": low, "student": MixMatchClassifier()},
-        "  quota 0.3, 4 rounds": {"mechanism": low, "rounds": 4},
     }
-    if fit >= 1:
-        found["ptr"] = {"guarantee": "ptr", "mechanism": tested, "queries": min(fit, rows)}
-    return found
 
 
 def main() -> int:

@@ -30,9 +30,7 @@ def runs(contest: Comparison, mixmatch: bool) -> dict[str, Callable[[], dict[str
         "not private": contest.without_privacy,
         "one teacher (not private)": contest.one_teacher,
         "DPSGD": contest.dpsgd,
-        "DPSGD, adaptive clipping": lambda: contest.dpsgd(adaptive=True),
         "PATE, teachers": lambda: contest.pate("PATE, teachers"),
-        "PATE, teachers, 4 rounds": lambda: contest.pate("PATE, teachers, 4 rounds", rounds=4),
         "PATE, neighbours": lambda: contest.pate("PATE, neighbours", voters="neighbours"),
     }
     if mixmatch:

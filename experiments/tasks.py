@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from privote.datasets import load_scenes, mulan
-from privote.datasets.embedded import Landmarks
+from privote.learning.embedding import Landmarks
 
 SHARED = Path(os.environ.get("PRIVOTE_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 # Rows that are private, public and for the test; None: the rest.

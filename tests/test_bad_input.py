@@ -48,8 +48,7 @@ def guardian(**changes: Any) -> pv.Guardian:
 
 implied = Implications.of
 BINARY, TAU = pv.BinaryVoting(sigma=3.0), pv.TauVoting(sigma=3.0, tau=1.0)
-LINK, GATE = pv.OptimalLink(cost=0.1, order=2.0), pv.Gate(threshold=1, sigma=1.0)
-LINKED = pv.BinaryVoting(link=LINK)
+GATE = pv.Gate(threshold=1, sigma=1.0)
 BALLOTS = pv.Ballots.from_array(GOOD)
 BUDGET = pv.Budget(epsilon=1.0, delta=1e-5)
 BITS, HIDDEN = np.zeros(8, np.uint8), np.full((1, 2, 3), 7, np.uint8).view(bool)
@@ -69,13 +68,15 @@ def each(action: Callable[..., Any], argument: str, *values: Any) -> list[Callab
 # What is done, by the argument that broke a rule.
 INPUT: Table = {
     "votes": [
+        lambda: BINARY.rdp({"a": 1}),
         lambda: electorate().answer(GOOD[:, :4]),
         lambda: electorate().answer(GOOD[:, :, :2]),
+        lambda: BINARY.rdp({"a": 1}),
     ],
     "queries": [
         lambda: label(GOOD[:0]),
         *each(label, "queries", 5, 0, 2.0),
-        *each(label, "guarantee", "ptr", "data-dependent"),
+        *each(label, "guarantee", "data-dependent"),
         lambda: sparse(queries="a"),
         lambda: BALLOTS.head("a"),
         lambda: pv.Ballots.from_packed(BITS, (-1, 2, 3)),
@@ -119,10 +120,7 @@ INPUT: Table = {
     "gate": [lambda: pv.BinaryVoting(sigma=1.0, gate=5)],
     "gate sigma": [lambda: pv.Gate(threshold=1, sigma=-1.0)],
     "gate threshold": [lambda: pv.Gate(threshold=np.nan, sigma=1.0)],
-    "order": each(partial(pv.OptimalLink, cost=0.1), "order", 1.0, np.nan),
     None: [
-        pv.BinaryVoting,
-        lambda: pv.BinaryVoting(sigma=1.0, link=LINK),
         lambda: pv.BinaryVoting(sigma=1.0, quota=0.3, false_alarm=0.1),
         lambda: votefiles.write_packed("no/such/folder/x.npz", GOOD),
         *(partial(pv.Release.load, bad) for bad in ("absent.npz", 5)),
@@ -194,7 +192,6 @@ INPUT: Table = {
         for bad in ([1, 0], [[2, 0]], [[0.5, 1]], [["1", "0"]], [[1], [0, 1]], None)
     ],
     # audits
-    "votes": [lambda: BINARY.rdp({"a": 1})],
     "elections": [lambda: pv.audit.exact(BINARY, 3, 2, elections=0)],
     "draws": [lambda: pv.audit.sampled(BINARY, GOOD, GOOD, draws=1)],
 }
@@ -220,7 +217,6 @@ BALLOT: Table = {
         lambda: sparse(query=[0, 0], voter=[1, 1], votes=[[1, 0], [0, 1]]),
         *each(sparse, "votes", [[-1, 0]]),
         *each(sparse, "query", [0, 1]),
-        lambda: pv.Ballots.from_packed(["a"], (1, 2, 3)),
     ],
     "voter": each(sparse, "voter", [3]),
     "query": each(sparse, "query", [2**63]),
@@ -235,9 +231,6 @@ CASES: dict[type[pv.PrivoteError], Table] = {
         None: [
             lambda: pv.BinaryVoting(sigma=1.0, quota=0.3, gate=GATE),
             lambda: pv.BinaryVoting(sigma=1.0, false_alarm=0.1, gate=GATE),
-            lambda: pv.BinaryVoting(link=LINK, quota=0.3),
-            lambda: LINKED.rdp(GOOD, bound="pate2018"),
-            lambda: label(guarantee="ptr", queries=2, mechanism=TAU),
         ]
     },
     pv.BudgetError: {

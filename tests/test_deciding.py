@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 from scipy.special import ndtr
 
+import privote as pv
 from privote.deciding import Posterior, posterior
 from privote.entropy import Entropy
 from privote.errors import InputError
@@ -157,3 +158,14 @@ def test_bad_input_is_refused() -> None:
         with pytest.raises(InputError):
             said.decided(by)
     assert isinstance(said, Posterior)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.1])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_label_is_one_exactly_where_its_probability_is_above_one_half(
+    share: float, seed: int
+) -> None:
+    votes = np.random.default_rng(seed).random((300, 40, 4)) < share
+    release = pv.label(votes, epsilon=2.0, delta=1e-5, seed=seed)
+    assert release.probabilities is not None
+    assert (release.labels == (release.probabilities > 0.5)).all()

@@ -14,7 +14,7 @@ import pytest
 from tests.refusals import refused
 
 import privote as pv
-from privote.errors import BudgetError, ChargedError, InputError
+from privote.errors import ChargedError, InputError
 from privote.files import Draft, beside, complete
 from privote.guardian import Accounts, Guardian
 from privote.labelling import KeptReleases
@@ -28,7 +28,7 @@ def broken(*_: object, **__: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-@pytest.mark.parametrize("guarantee", ["auto", "allowance", "worst-case", "data-dependent", "ptr"])
+@pytest.mark.parametrize("guarantee", ["auto", "allowance", "worst-case", "data-dependent"])
 def test_what_could_not_be_saved_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarantee: str
 ) -> None:
@@ -36,7 +36,7 @@ def test_what_could_not_be_saved_can_be_resumed(
     asked = {**ASKED, "guarantee": guarantee, "output": path, "ledger": tmp_path / "a.ledger"}
     if guarantee == "auto":  # tallies
         asked["mechanism"] = "auto"
-    if guarantee in ("data-dependent", "ptr"):
+    if guarantee == "data-dependent":
         asked["queries"] = 20
     with monkeypatch.context() as patch:
         patch.setattr(pv.Release, "save", broken)
@@ -62,7 +62,7 @@ def test_each_part_is_kept_before_the_next_is_charged(
     monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 20 * 4 * 8)  # eight queries a block
     path, ledger, kept, real = tmp_path / "labels.npz", tmp_path / "a.ledger", [], KeptReleases.keep
 
-    def stop(self: KeptReleases, release: pv.Release, rows: Any = None) -> None:
+    def stop(self: KeptReleases, release: pv.Release) -> None:
         if len(kept) == 2:
             raise KeyboardInterrupt
         real(self, release)
@@ -239,18 +239,6 @@ def test_a_student_can_be_trained_on_labels_that_were_paid_for(
     np.testing.assert_allclose(pate.predict_proba(public), plain.predict_proba(public))
     assert pate.privacy_["epsilon"] == plain.privacy_["epsilon"]
     assert pate.release_.forecast == plain.release_.forecast
-
-
-def test_a_test_that_failed_leaves_no_draft(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("privote.guardian.consensus.Levels.passes", lambda *_: False)
-    X, public = RNG.normal(size=(300, 3)), RNG.normal(size=(60, 3))
-    setting = {"mechanism": pv.BinaryVoting(sigma=25.0), "guarantee": "ptr", "queries": 2}
-    pate = pv.PATEClassifier(**setting, n_teachers=50)
-    with refused(None, BudgetError):
-        pate.fit(X, (X[:, :2] > 0.3).astype(np.int8), public, draft=tmp_path / "a.draft")
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("guarantee", ["allowance", "worst-case"])

@@ -20,7 +20,6 @@ VOTERS, LABELS = 60, 12
     [
         pv.BinaryVoting(sigma=15.0),
         pv.BinaryVoting(sigma=15.0, quota=0.3),
-        pv.BinaryVoting(link=pv.OptimalLink(cost=0.01, order=4.0)),
         pv.TauVoting(sigma=15.0, tau=1.8),
         pv.PowersetVoting(sigma=4.0),
         pv.PluralityVoting(sigma=15.0),

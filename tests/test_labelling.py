@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.refusals import refused
 
 import privote as pv
 
 BUDGET: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5}
 MECHANISMS = [
     pv.BinaryVoting(sigma=4.0),
-    pv.BinaryVoting(link=pv.OptimalLink(cost=0.05, order=3.0)),
     pv.BinaryVoting(sigma=4.0, gate=pv.Gate(threshold=12, sigma=2.0)),
     pv.TauVoting(sigma=4.0, tau=1.5),
     pv.PowersetVoting(sigma=4.0),
@@ -172,31 +170,6 @@ def test_sanitized_epsilon_is_mostly_above_the_exact_one(votes: np.ndarray) -> N
     assert np.mean(above) >= 0.95
 
 
-def test_ptr_answers_all_or_nothing_within_the_budget(votes: np.ndarray) -> None:
-    agreed = np.repeat(votes[:, :1], 60, axis=1)  # all alike: the test should pass
-    divided = np.random.default_rng(1).random((30, 60, 4)) < 0.5
-    setting: dict[str, Any] = {"mechanism": pv.BinaryVoting(sigma=8.0), **BUDGET}
-    passed, failed = (
-        pv.label(cube, guarantee="ptr", queries=30, **setting) for cube in (agreed, divided)
-    )
-    assert (passed.answered, failed.answered) == (30, 0)
-    assert not failed.terms["passed"]
-    # Everything public but the bit is the same whatever the votes are.
-    assert {**passed.terms, "passed": False} == failed.terms
-    assert passed.epsilon == failed.epsilon
-    assert passed.epsilon is not None
-    assert passed.epsilon <= 8.0
-
-
-def test_ptr_takes_the_whole_budget_of_a_data_set(votes: np.ndarray, tmp_path: Path) -> None:
-    arguments = {"mechanism": pv.BinaryVoting(sigma=8.0), **BUDGET}
-    arguments["ledger"] = tmp_path / "l.db"
-    pv.label(votes, guarantee="ptr", queries=5, **arguments)
-    for guarantee in ("ptr", "worst-case", "allowance"):
-        with pytest.raises(pv.BudgetError):
-            pv.label(votes, guarantee=guarantee, queries=1, **arguments)
-
-
 def test_gated_labels_count_as_answered_and_are_reported_apart(votes: np.ndarray) -> None:
     gate = pv.Gate(threshold=100, sigma=1.0)  # nobody can agree this much
     release = pv.label(
@@ -244,16 +217,3 @@ def test_a_named_mechanism_takes_the_worst_case_where_all_queries_fit(
     assert pv.label(votes[:1], mechanism=narrow, **BUDGET).guarantee == "worst-case"
     for more in ({"ledger": tmp_path / "l.db"}, {"voter_ids": range(20)}):
         assert pv.label(votes[:1], mechanism=narrow, **BUDGET, **more).guarantee == "allowance"
-
-
-@pytest.mark.parametrize("own", [(1.0, 1e-5), (30.0, 1e-9)])
-def test_ptr_respects_a_consumers_own_budget(votes: np.ndarray, own: tuple[float, float]) -> None:
-    ledger = pv.Ledger.in_memory()
-    ledger.set_budget(pv.Budget(**BUDGET), dataset="d")
-    ledger.set_budget(pv.Budget(epsilon=own[0], delta=own[1]), dataset="d", consumer="lab")
-    request = {"mechanism": pv.BinaryVoting(sigma=8.0), **BUDGET}
-    request |= {"guarantee": "ptr", "queries": 5, "ledger": ledger, "dataset": "d"}
-    with refused(None, pv.BudgetError):
-        pv.label(votes, consumer="lab", **request)
-    pv.label(votes, **request)
-    assert ledger.standing()[0]["used"] == 8.0

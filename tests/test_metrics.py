@@ -73,7 +73,7 @@ def test_all_abstained_is_no_error() -> None:
         ((TRUTH, SCORE[:3]), "Y_score"),
         ((TRUTH, SCORE, TRUTH.T), "Y_pred"),
         ((TRUTH * 2, SCORE), "Y_true"),
-        ((TRUTH * np.nan, SCORE), "Y_true"),
+        ((TRUTH * 0.5, SCORE), "Y_true"),
         ((TRUTH, SCORE, SCORE), "Y_pred"),
         ((TRUTH, np.where(SCORE == 0.7, np.nan, SCORE)), "Y_score"),
         ((TRUTH, SCORE * 3), "Y_score"),

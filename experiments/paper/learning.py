@@ -22,10 +22,9 @@ import numpy.typing as npt
 
 import privote as pv
 from privote.datasets import load_scenes, load_teacher_votes
-from privote.datasets.embedded import Landmarks
 from privote.learning import cast, train
 from privote.learning.direct.linear import DPLinear
-from privote.learning.embedding import fit_embedding
+from privote.learning.embedding import Landmarks, fit_embedding
 from privote.learning.students.classifiers import LinearStudent
 from privote.learning.teachers.training import partition
 

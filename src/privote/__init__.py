@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from .learning import load as load
     from .ledger import Budget as Budget
     from .ledger import Ledger as Ledger
-    from .links import OptimalLink as OptimalLink
     from .mechanisms import *  # noqa: F403
     from .planning import plan as plan
     from .polls import poll as poll
@@ -61,7 +60,6 @@ _NAMES = {
     "labelling": "Electorate label",
     "learning": "NeighbourBallots PATEClassifier PrivateClassifier collect_votes load",
     "ledger": "Budget Ledger",
-    "links": "OptimalLink",
     "mechanisms": "ABSTAIN MECHANISMS Gate Mechanism VoteMechanism",
     "planning": "plan",
     "polls": "poll",

@@ -66,11 +66,22 @@ class Posterior:
 
     @cached_property
     def chances(self) -> Floats:
-        """(labels, bins) The chance that more than half of the voters want the label."""
+        """(labels, bins) The chance that more than half of the voters want the label.
+
+        A fit to noise alone has a handful of likely ones: where nothing else speaks for those, or
+        not even half a one is expected in all, chances end at one half.
+        """
         if not self.fitted:
             flat = ndtr((self._middles - self.voters / 2) / self.sigma)
             return np.broadcast_to(flat, self.counts.shape).copy()
-        return self._mean(self._model[0] > self.voters / 2)
+        chances = self._mean(self._model[0] > self.voters / 2)
+        expected = self.counts * chances
+        few = (expected * (chances > 0.5)).sum(axis=1) < _HANDFUL
+        if (chances[few] > 0.5).any():
+            pooled, by_label = self.evidence
+            few &= (pooled < _CLEAR) & (by_label < _POOLED)
+            chances[few] = np.minimum(chances[few], 0.5)
+        return np.minimum(chances, 0.5) if expected.sum() < 0.5 else chances
 
     @cached_property
     def shares(self) -> Floats:
@@ -165,8 +176,7 @@ class Posterior:
         ----------
         by
             ``"likely"``: where the chance is above one half, so that a one is likelier right than
-            wrong; a handful of ones that nothing else speaks for is left out, since a fit to noise
-            alone has such. ``"f1"``: what has the largest expected F1 over all cells.
+            wrong. ``"f1"``: what has the largest expected F1 over all cells.
             ``"balanced"``: the largest expected balanced accuracy of each label. A number: where
             the chance is at least that.
         """
@@ -175,7 +185,7 @@ class Posterior:
             if by not in RULES:
                 raise InputError("by", f"must be one of {', '.join(RULES)}, or a number", by)
             if by == "likely":
-                ones = self._likely(expected)
+                ones = chances > 0.5
             elif by == "f1":
                 ones = chances >= self._best_bar(expected)
             else:
@@ -187,15 +197,6 @@ class Posterior:
             ones = chances >= bar
         # Where not even half a one is expected, there is none.
         return np.asarray(ones & (not self.fitted or expected.sum() >= 0.5))
-
-    def _likely(self, expected: Floats) -> Bools:
-        """Return which bins are likelier 1 than 0; a label's handful needs evidence to be one."""
-        ones = self.chances > 0.5
-        few = (ones * expected).sum(axis=1) < _HANDFUL
-        if self.fitted and ones[few].any():
-            pooled, by_label = self.evidence
-            ones[few & (pooled < _CLEAR) & (by_label < _POOLED)] = False
-        return np.asarray(ones)
 
     def _best_bar(self, expected: Floats) -> float:
         order = np.argsort(-self.chances, axis=None, kind="stable")

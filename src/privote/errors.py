@@ -6,12 +6,12 @@ import math
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from decimal import Decimal
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 from unicodedata import category
 
 if TYPE_CHECKING:  # numpy takes longer to load than most of what a command line refuses
-    import numpy as np
     import numpy.typing as npt
 
 _NO_NUMBERS = ("bool", "timedelta64")  # though Python, and numpy, count them among the integers
@@ -326,14 +326,45 @@ def whole(name: str, value: Any, least: int = 1, most: int | None = None) -> int
     return int(value)
 
 
-def numbers(name: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Return values as floats if they are numbers; bools and texts that look like some are none."""
+def numbers(name: str, values: Any, kind: type[InputError] = InputError) -> npt.NDArray[Any]:
+    """Return an array of numbers, whatever they came as; a cell in which nothing stands is NaN.
+
+    An array of bools, integers or floats keeps its type, which somebody chose. Of anything else
+    each cell becomes a float by itself: the type that numpy finds for all of them together changes
+    with one cell. No message quotes a cell; the one that is no number is sealed.
+    """
     import numpy as np
 
+    if isinstance(values, np.ma.MaskedArray):
+        raise kind(name, "must not be masked; use NaN for what is missing")
+    rule = "must be numbers, in rows of equal length"
     try:
         array = np.asarray(values)
-    except ValueError:  # ragged
-        array = np.asarray(None)
-    if array.dtype.kind not in "iuf":
-        raise InputError(name, "must be numbers", values)
-    return array.astype(np.float64)
+        if array.dtype.kind in "biuf":
+            return array if hasattr(values, "dtype") else array.astype(np.float64)
+        cells = np.asarray(values, object)
+    except Exception:  # ragged, or an object's own fault
+        raise kind(name, rule) from None
+    if array.dtype.kind in "mM":  # as objects some of these are integers
+        raise kind(name, f"{rule}, and no dates")
+    flat = cells.ravel().tolist()
+    counts = {of: _counts(of) for of in set(map(type, flat))}
+    odd = next((at for at, cell in enumerate(flat) if counts[type(cell)] is False), None)
+    if odd is None:
+        with suppress(OverflowError, ValueError):  # an integer beyond all floats
+            made = [cell if counts[type(cell)] else math.nan for cell in flat]
+            return np.array(made, np.float64).reshape(cells.shape)
+        raise kind(name, rule)
+    place = ", ".join(str(at) for at in np.unravel_index(odd, cells.shape))
+    real = ". Complex data not supported" if isinstance(flat[odd], complex) else ""
+    rule = f"{rule}; the cell at ({place}) is none{real}"
+    raise kind(name, rule, sealed=f"it is {shown(flat[odd])}")
+
+
+def _counts(kind: type) -> bool | None:
+    """Return whether cells of this type are numbers; None if nothing stands in them."""
+    if kind.__name__ in ("NoneType", "NAType", "NaTType"):
+        return None
+    if kind.__name__ in ("bool", "bool_"):  # numpy's, by its version
+        return True
+    return issubclass(kind, Real | Decimal) and kind.__name__ not in _NO_NUMBERS

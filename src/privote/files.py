@@ -31,6 +31,7 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 from ._version import check_written, written
 from .errors import ChargedError, ChargedInterruptError, DrawnError, InputError, masked
@@ -39,6 +40,10 @@ try:
     import fcntl
 except ImportError:  # no locks: two runs that write to one place may then disturb each other
     fcntl = None  # type: ignore[assignment]
+
+# Open ledgers and journals, by device and inode. Closing any other descriptor of such a file drops
+# the locks that this process has on it.
+DATABASES: WeakValueDictionary[tuple[int, int], Any] = WeakValueDictionary()
 
 DRAFT = ".draft"  # of what is written into a folder
 _FORMAT = 3
@@ -534,29 +539,31 @@ def sync_folder(folder: Path) -> None:
 def check_file(path: str | os.PathLike[str], what: str = "file") -> Path:
     """Return a path that leads to a regular file; refuse others before they are opened.
 
-    A named pipe would wait for ever, a device never end.
+    A named pipe would wait for ever, a device never end, and an open ledger lose its locks.
     """
-    file, mode = _status(path, what)
-    if not stat.S_ISREG(mode):
-        raise InputError(what, f"{str(path)!r} must be a regular file, but is {_kind(mode)}")
+    file, status = _status(path, what)
+    if not stat.S_ISREG(status.st_mode):
+        rule = f"must be a regular file, but is {_kind(status.st_mode)}"
+        raise InputError(what, f"{str(path)!r} {rule}")
+    if (status.st_dev, status.st_ino) in DATABASES:
+        raise InputError(what, f"{str(path)!r} must not be a ledger or journal that is open")
     return file
 
 
 def check_tree(path: str | os.PathLike[str], what: str = "folder") -> dict[str, int]:
     """Return the size of every file in a folder, by its path there; refuse anything but files."""
-    folder, mode = _status(path, what)
-    if not stat.S_ISDIR(mode):
-        raise InputError(what, f"{str(path)!r} must be a folder, but is {_kind(mode)}")
+    folder, status = _status(path, what)
+    if not stat.S_ISDIR(status.st_mode):
+        rule = f"must be a folder, but is {_kind(status.st_mode)}"
+        raise InputError(what, f"{str(path)!r} {rule}")
     sizes: dict[str, int] = {}
     for place, _, files in os.walk(folder, onerror=_refuse):
         for name in files:
-            file, mode = _status(Path(place, name), what)
-            if not stat.S_ISREG(mode):
-                raise InputError(
-                    what,
-                    f"{str(path)!r} must contain only regular files, but {name!r} is {_kind(mode)}",
-                )
-            sizes[file.relative_to(folder).as_posix()] = file.stat().st_size
+            file, status = _status(Path(place, name), what)
+            if not stat.S_ISREG(status.st_mode):
+                rule = f"must contain only regular files, but {name!r} is {_kind(status.st_mode)}"
+                raise InputError(what, f"{str(path)!r} {rule}")
+            sizes[file.relative_to(folder).as_posix()] = status.st_size
     return sizes
 
 
@@ -575,10 +582,10 @@ def why(error: Exception) -> str:
     return masked(text)[:200] or type(error).__name__
 
 
-def _status(path: Any, what: str) -> tuple[Path, int]:
+def _status(path: Any, what: str) -> tuple[Path, os.stat_result]:
     try:
         file = Path(path)
-        return file, file.stat().st_mode
+        return file, file.stat()
     except TypeError:
         raise InputError(what, "must name a file", path) from None
     except FileNotFoundError:

@@ -21,8 +21,8 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from .accounting.renyi import Orders, rounded_up
 from .accounting.renyi import epsilon as to_epsilon
+from .accounting.renyi import rounded_up
 from .errors import InputError, PrivoteWarning, whole
 from .files import Draft, beside, check_new, complete
 from .forecast import forecast
@@ -113,14 +113,12 @@ def label(
         differ from the baseline a limited number of times, and counts as the baseline after that.
         ``"worst-case"``: unconditional; plain composition, and no voter is limited. A named
         mechanism answers until the next query would exceed the budget. ``"auto"`` (default):
-        allowance; for a named mechanism without a ledger, worst-case if all queries fit. ``"ptr"``
-        (Binary only): unconditional and cheaper where voters agree; a private test decides whether
-        all labels are released or none, and is charged either way. ``"data-dependent"``: the
-        paper's accounting, which holds for these votes only. The exact epsilon is sealed; a
-        sanitized one is published for Binary. ``epsilon`` is then only a public design target.
+        allowance; for a named mechanism without a ledger, worst-case if all queries fit.
+        ``"data-dependent"``: the paper's accounting, which holds for these votes only. The exact
+        epsilon is sealed; a sanitized one is published for Binary. ``epsilon`` is then only a
+        public design target.
     queries
-        Answer only the first ``queries`` queries; default: all. Required for ``"data-dependent"``
-        and ``"ptr"``.
+        Answer only the first ``queries`` queries; default: all. Required for ``"data-dependent"``.
     plan_for
         With a ledger: the total number of queries that the allowance must last for, including
         these. Later calls use the rest at no further charge, up to that number.
@@ -270,7 +268,7 @@ def _check(mechanism: Any, guarantee: Any) -> None:
     if guarantee not in (AUTO, *GUARANTEES):
         known = ", ".join((AUTO, *GUARANTEES))
         raise InputError("guarantee", f"must be one of {known}", guarantee)
-    if isinstance(mechanism, str) and guarantee in ("ptr", "data-dependent"):
+    if isinstance(mechanism, str) and guarantee == "data-dependent":
         rule = f"must be named with `guarantee={guarantee}`, which does not set the noise"
         raise InputError("mechanism", rule, mechanism)
 
@@ -408,6 +406,8 @@ class KeptReleases:
     ----------
     name
         Gives a part its public names; it takes where its first query is, too.
+    rows
+        Which row of a pool each query is, where they come from one: noted with every part.
     answered
         How many queries have their labels in the parts that were read, or kept.
     since
@@ -417,14 +417,15 @@ class KeptReleases:
     def __init__(self, draft: Draft) -> None:
         self.draft, self.answered, self.since = draft, 0, 0
         self.name: Callable[[Release, int], Release] = lambda part, start: part
+        self.rows: Rows | None = None
 
     @property
     def all_there(self) -> bool:
         """Whether all that is to be released is in the draft."""
         return self.draft.last == ALL_THERE
 
-    def kept(self, queries: int | None, rows: Rows | None = None) -> Release | None:
-        """Return the next part that was kept, which must be about so many queries, or these rows.
+    def kept(self, queries: int | None) -> Release | None:
+        """Return the next part that was kept, which must be about so many queries.
 
         None where there is no more.
         """
@@ -432,6 +433,7 @@ class KeptReleases:
         if data is None:
             return None
         part, about = _part(data)
+        rows = self._rows_of(part)
         if queries not in (None, part.answered) or not (
             rows is None or np.array_equal(rows, about)
         ):
@@ -452,10 +454,14 @@ class KeptReleases:
         with np.load(BytesIO(data), allow_pickle=False) as arrays:
             return (arrays["spent"], arrays["refused"]) if "spent" in arrays else None
 
-    def keep(self, part: Release, rows: Rows | None = None) -> None:
+    def _rows_of(self, part: Release) -> Rows | None:
+        """Return the rows of the next part."""
+        return None if self.rows is None else self.rows[self.answered :][: part.answered]
+
+    def keep(self, part: Release) -> None:
         """Append a part of a release, durably."""
-        data = BytesIO()
-        about = {} if rows is None else {"rows": np.asarray(rows, np.int64)}
+        data, rows = BytesIO(), self._rows_of(part)
+        about = {} if rows is None else {"rows": rows}
         if rows is None and "taken" in vars(part.sealed):
             about |= dict(zip(("spent", "refused"), part.sealed.taken, strict=True))
         np.savez_compressed(data, **self.name(part, self.answered).arrays(), **about)
@@ -549,7 +555,6 @@ class Electorate:
         ledger: Ledger | None = None,
         dataset: str = "default",
         consumer: str | None = None,
-        orders: Orders | None = None,
         seed: int | None = None,
     ) -> None:
         check_electorate(voters, labels)
@@ -564,7 +569,6 @@ class Electorate:
             consumer=consumer,
             allowance=allowance,
             voter_ids=voter_ids,
-            orders=orders,
             seed=seed,
         )
         self._allowance = self._guardian.register(self.voters, self.labels)
@@ -589,7 +593,7 @@ class Electorate:
     @property
     def epsilon(self) -> float:
         """The guarantee for all batches together, past and future."""
-        return float(to_epsilon(self._allowance.curve, self._guardian.orders, self.delta))
+        return float(to_epsilon(self._allowance.curve, None, self.delta))
 
     @property
     def epsilon_by_voter(self) -> npt.NDArray[np.float64]:
@@ -597,7 +601,7 @@ class Electorate:
         values, inverse = np.unique(self._allowance.own, return_inverse=True)
         # What was charged is the cost of the largest allowance; the others cost their part of it.
         curves = (values / values[-1])[:, None] * self._allowance.curve
-        each = to_epsilon(curves, self._guardian.orders, self.delta)
+        each = to_epsilon(curves, None, self.delta)
         return np.asarray(np.asarray(each)[inverse.reshape(-1)])
 
     @property

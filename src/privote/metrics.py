@@ -32,7 +32,7 @@ def multilabel(
     Parameters
     ----------
     Y_true
-        (queries, labels) of 0 and 1, or -1 where the truth is unknown.
+        (queries, labels) of 0 and 1, or -1, NaN or None where the truth is unknown.
     Y_score
         (queries, labels) of finite numbers, larger where a 1 is more likely. None if there are only
         answers: then AUC and MAP are NaN.
@@ -146,8 +146,8 @@ def _check(
     if scores.min() < 0 or scores.max() > 1:
         raise InputError(
             "Y_score",
-            "must be in [0, 1] if Y_pred is not given (a score of 0.5 or more counts as 1), got "
-            f"scores from {scores.min():g} to {scores.max():g}",
+            "must be in [0, 1] if Y_pred is not given (a score of 0.5 or more counts as 1)",
+            sealed=f"scores are from {scores.min():g} to {scores.max():g}",
         )
     return truth, (scores >= 0.5).astype(np.int8), scores
 
@@ -155,15 +155,13 @@ def _check(
 def label_table(argument: str, Y: Any, shape: tuple[int, ...] | None = None) -> Cells:
     """Return labels as int8 (queries, labels) if they hold 1, 0 and -1 only.
 
-    -1 is ABSTAIN, or unknown. Where a ``shape`` is given, they must have it.
+    -1 is ABSTAIN, or unknown, and so are NaN and None. Where a ``shape`` is given, they must have
+    it.
     """
-    try:
-        array = np.asarray(Y)
-    except ValueError:  # ragged
-        array = np.asarray(None)
-    known = array.ndim == 2 and array.size and array.dtype.kind in "biuf"
-    if not known or not np.isin(array, (-1, 0, 1)).all():
-        raise InputError(argument, "must be a table (queries, labels) of 1, 0 and -1", Y)
+    array = numbers(argument, Y)
+    array = np.where(np.isnan(array), UNKNOWN, array)
+    if array.ndim != 2 or not array.size or not np.isin(array, (-1, 0, 1)).all():
+        raise InputError(argument, "must be a table (queries, labels) of 1, 0 and -1")
     if shape is not None and array.shape != shape:
         rule = f"must have the shape (queries, labels) = {shape}"
         raise InputError(argument, f"{rule}, got {array.shape}")

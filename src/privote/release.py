@@ -30,7 +30,7 @@ from .mechanisms import ABSTAIN, MECHANISMS, TallyVoting, mechanism_of
 from .mechanisms.base import describe
 from .votes.arrays import ArrayFile
 
-GUARANTEES = ("allowance", "worst-case", "ptr", "data-dependent")
+GUARANTEES = ("allowance", "worst-case", "data-dependent")
 
 # Whom the promise is to: whatever reaches one voter only.
 VOTER = "a voter"
@@ -65,11 +65,6 @@ def read_facts(text: str) -> dict[str, Any]:
     return dict(own)
 
 
-def drawn_of(parts: Iterable[Release]) -> tuple[str, ...]:
-    """Return the digests of all that was drawn for several releases, in order."""
-    return tuple(digest for part in parts for digest in part.drawn)
-
-
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     facts = dict(pairs)
     if len(facts) < len(pairs):
@@ -93,11 +88,6 @@ _MEANING = {
     "worst-case": (
         "unconditional differential privacy: epsilon is the worst case over all possible votes; "
         "the number of queries answered was decided from public numbers"
-    ),
-    "ptr": (
-        "unconditional differential privacy: a private test of whether the votes agree enough "
-        "decided to release all labels or none; queries, Rényi order and threshold were fixed in "
-        "advance, and epsilon covers the test"
     ),
     "data-dependent": (
         "a statement about these votes and their neighbours only; this is not differential "
@@ -124,7 +114,6 @@ _NEIGHBOURS = (
 )
 _CRYPTOGRAPHIC = "the operating system's cryptographic generator"
 HELPS = "More voters, fewer queries or a larger epsilon would help"
-_COSTS = ("price", "threshold", "reserve")  # terms that are costs
 
 
 class Shown(ABC):
@@ -342,24 +331,16 @@ def _adaptively(facts: Mapping[str, Any]) -> str:
     """Say what may have been chosen from released labels without breaking the promise."""
     if facts["guarantee"] == "data-dependent":
         return "nothing: queries and settings were fixed before any label was seen"
-    if facts["guarantee"] == "ptr":
-        return "nothing: this release uses the whole budget of the data set"
     if facts["terms"].get("learnt", {}).get("exact"):
         return "nothing: this release uses the whole budget, which covers this run only"
     text = "later queries, baselines and the time to stop"
     if facts["ledger"] is None:
         return f"{text}; the budget covers this run only"
-    if facts["rule"] == "exclusive":
-        text += (
-            "; the mechanism, its settings and the voters are fixed for the data set: every "
-            "charge is a multiple of the first"
-        )
-    else:
-        text += (
-            "; also the mechanism, settings and number of later charges: the data set's budget "
-            f"of epsilon {rounded_up(facts['budget'])} is {facts['rule']}, fixed in advance, and "
-            "holds for all charges together"
-        )
+    text += (
+        "; also the mechanism, settings and number of later charges: the data set's budget of "
+        f"epsilon {rounded_up(facts['budget'])} is {facts['rule']}, fixed in advance, and holds "
+        "for all charges together"
+    )
     if facts["consumer"] is None:
         return text
     return (
@@ -393,25 +374,17 @@ def _terms(terms: Mapping[str, Any]) -> str | None:
         return None
     if "learnt" in terms:
         return learnt_from(terms["learnt"])
-    if "passed" in terms:
-        said = (
-            "the test passed"
-            if terms["passed"]
-            else "the test failed: no labels were released, and the whole budget is spent"
-        )
-    else:
-        said = (
-            f"sanitized: with confidence {1 - terms['gamma']:g} (1 - gamma) these labels and this "
-            "number are (epsilon, delta)-close to those of every neighbour of these votes. Its "
-            "noise is sigma_s times the smooth sensitivity: how far the cost can move if one "
-            "voter's ballots change, here or, discounted by exp(-beta) per ballot, nearby"
-        )
     numbers = ", ".join(
-        f"{name} {rounded_up(value, 4) if name in _COSTS else f'{value:.4g}'}"
+        f"{name} {rounded_up(value, 4) if name == 'price' else f'{value:.4g}'}"
         for name, value in terms.items()
-        if name not in ("passed", "price_2018")  # which earlier releases have
     )
-    return f"{said}; {numbers}"
+    return (
+        f"sanitized: with confidence {1 - terms['gamma']:g} (1 - gamma) these labels and this "
+        "number are (epsilon, delta)-close to those of every neighbour of these votes. Its "
+        "noise is sigma_s times the smooth sensitivity: how far the cost can move if one "
+        "voter's ballots change, here or, discounted by exp(-beta) per ballot, nearby; "
+        f"{numbers}"
+    )
 
 
 def _compared(terms: Mapping[str, Any]) -> str | None:
@@ -587,9 +560,8 @@ class Release(Shown):
         Public terms of the guarantee: for a learnt allowance, as "learnt", for how many queries it
         is ("planned"), whether it was learnt or is a fixed one ("learns"), what that cost
         ("epsilon0") and whether all of the budget was priced at once ("exact"); as "near", the
-        share of the voters to be expected near a query, where only those speak; for "ptr" what
-        was proposed and whether the test passed; for a sanitized "data-dependent" epsilon the
-        order, the noise, the confidence and its price.
+        share of the voters to be expected near a query, where only those speak; for a sanitized
+        "data-dependent" epsilon the order, the noise, the confidence and its price.
     allowance
         Surprises a voter may cast in total: one number, one per voter, or None.
     simulated

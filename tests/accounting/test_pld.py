@@ -103,17 +103,14 @@ def test_epsilon_of_a_distribution_as_in_dp_accounting(weights, first, lost):
 
 
 def batches() -> list[tuple[pv.BinaryVoting, np.ndarray]]:
-    """Small batches of every kind: gated, with a bar, with a link, complete or not."""
+    """Small batches of every kind: gated, with a bar, complete or not."""
     rng = np.random.default_rng(8)
     whole = rng.random((3, 5, 2)) < 0.3
     some = rng.integers(-1, 2, (2, 4, 2)).astype(np.int8)
-    link = pv.OptimalLink(cost=0.3, order=2.0)
     return [
         *((pv.BinaryVoting(sigma=s, gate=g), whole) for s in (0.8, 3.0) for g in (None, GATE)),
         (pv.BinaryVoting(sigma=1.5, quota=0.3), whole),
         (pv.BinaryVoting(sigma=1.5, false_alarm=0.05), some),
-        (pv.BinaryVoting(link=link), whole),
-        (pv.BinaryVoting(link=link), some),
         *((pv.BinaryVoting(sigma=s, gate=g), some) for s in (0.8, 3.0) for g in (None, GATE)),
     ]
 

@@ -7,8 +7,7 @@ import pytest
 
 import privote as pv
 from privote.accounting.renyi import divergence, two_sided
-from privote.accounting.worst_case import _three_way, argmax_supremum, line_supremum
-from privote.links import skellam_table
+from privote.accounting.worst_case import _three_way, argmax_supremum
 from privote.mechanisms.cells import costliest_move
 
 ORDERS = np.array([1.05, 1.4, 4.3, 40.0])
@@ -64,16 +63,3 @@ def test_no_three_way_contest_costs_more_than_the_supremum(sigma: float) -> None
         assert cost <= bound
         if order * step < 25:  # beyond, the cap is stated
             assert cost >= 0.9 * bound, "and somebody comes close"
-
-
-def test_on_a_line_every_place_is_looked_at() -> None:
-    """Against all places, one by one; a table too short for an order prices it at infinity."""
-    table, shift, orders = skellam_table(60.0, 900), 6, np.array([1.05, 2.0, 9.0, 60.0])
-    here, there = table[:-shift], table[shift:]
-    brute = np.maximum(
-        divergence(here, there, orders).max(axis=0), divergence(there, here, orders).max(axis=0)
-    )
-    found = line_supremum(table, shift, 120**0.5, orders)
-    np.testing.assert_allclose(found, brute, rtol=2e-6)
-    assert (found >= brute).all()
-    assert np.isinf(line_supremum(skellam_table(60.0, 100), shift, 120**0.5, np.array([900.0])))

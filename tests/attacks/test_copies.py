@@ -33,7 +33,7 @@ VOTES = RNG.random((12, 20, 3)) < 0.3
 X = RNG.normal(size=(60, 3))
 Y = (X[:, :2] > 0.3).astype(np.int8)
 PUBLIC = RNG.normal(size=(16, 3))
-QUERIES = {"allowance": None, "worst-case": None, "ptr": 6, "data-dependent": 6}
+QUERIES = {"allowance": None, "worst-case": None, "data-dependent": 6}
 Run = Callable[..., Any]
 
 pytestmark = pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
@@ -73,7 +73,7 @@ def _train(method: str, **settings: Any) -> Run:
     return run
 
 
-TEACHERS = {"n_teachers": 8, "rounds": 2, "queries": 8, "mechanism": pv.BinaryVoting(sigma=7.0)}
+TEACHERS = {"n_teachers": 20, "queries": 12, "mechanism": pv.BinaryVoting(sigma=7.0)}
 CASES: dict[str, tuple[Run, str]] = {
     **{f"label-{each}": (_label(each), ".out.npz.draft") for each in QUERIES},
     "poll": (_poll, ".out.npz.json.draft"),

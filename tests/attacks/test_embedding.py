@@ -14,8 +14,9 @@ from tests.attacks.conftest import Outcome, scaled
 from tests.refusals import refused
 
 from privote.learning.direct.linear import DPLinear, DPMoments, clipped_sum
-from privote.learning.embedding import Embedding, embed, fit_embedding
+from privote.learning.embedding import Embedding, Landmarks, embed, fit_embedding
 from privote.learning.neighbours import NeighbourBallots
+from privote.learning.rows import same_anywhere
 from privote.learning.tables import TableEncoder
 
 Function = Callable[[Any], Any]
@@ -32,6 +33,7 @@ def test_maps_that_may_look_at_a_batch_are_refused(given: Any) -> None:
 
 #: Rows that rounding shows in: many features, in single precision.
 POOL, ROWS = (RNG.normal(size=(many, 61)).astype(np.float32) for many in (200, 420))
+SCENES = RNG.random((420, 256)).astype(np.float32)
 WORDS = [sp.random(many, 61, 0.2, "csr", np.float32, RNG) for many in (200, 420)]
 
 
@@ -62,6 +64,7 @@ def test_one_more_row_changes_no_bit_of_the_others(outcome: Outcome) -> None:
     for rule, public, rows in maps:
         mapping = fit_embedding(rule, public)
         found += moved(lambda part, mapping=mapping: embed(mapping, part), rows)
+    found += moved(Landmarks().fit(SCENES[:200]).transform, SCENES)
     outcome.of("rows that another row moves in an embedding", found)
 
 
@@ -69,6 +72,8 @@ def test_rows_go_one_by_one_where_places_in_a_block_round_differently() -> None:
     def shifted(rows: Any) -> Any:
         return rows + 1e-9 * np.arange(len(rows))[:, None] % 7
 
+    assert same_anywhere(np.tanh, (8, 3))
+    assert not same_anywhere(shifted, (8, 3))
     places = Embedding(FunctionTransformer(shifted))
     found = embed(places, ROWS[:50])
     assert np.array_equal(found, ROWS[:50])
@@ -94,7 +99,7 @@ def test_nor_of_their_gradients(outcome: Outcome) -> None:
         others = np.delete(np.arange(size + 1), place)
         labels[others[-1]] = RNG.integers(0, 2, 5)  # at an edge, where a product is cut
         alone, together = (
-            clipped_sum(design[some], labels[some], weights, -1.0, 1.0)[0]
+            clipped_sum(design[some], labels[some], weights, -1.0, 1.0)
             for some in (others, np.arange(size + 1))
         )
         assert alone.any()

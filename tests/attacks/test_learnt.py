@@ -44,10 +44,10 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     def begin(**more: Any) -> Path:
         path, real, parts = tmp_path / "out.npz", KeptReleases.keep, []
 
-        def keep(self: KeptReleases, part: Any, rows: Any = None) -> None:
+        def keep(self: KeptReleases, part: Any) -> None:
             if len(parts) == 2:
                 raise Killed
-            parts.append(real(self, part, rows))
+            parts.append(real(self, part))
 
         with monkeypatch.context() as patch:
             patch.setattr(KeptReleases, "keep", keep)

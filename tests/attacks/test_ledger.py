@@ -25,7 +25,7 @@ from privote.ledger.store import FORMAT
 VOTES = np.random.default_rng(0).random((40, 12, 3)) < 0.2
 MECHANISM = pv.BinaryVoting(sigma=6.0)
 SPAWN = multiprocessing.get_context("spawn")
-GUARANTEES = ("allowance", "worst-case", "data-dependent", "ptr")
+GUARANTEES = ("allowance", "worst-case", "data-dependent")
 
 
 def label(ledger: Any, **changes: Any) -> pv.Release:

@@ -148,8 +148,8 @@ def test_a_name_that_no_entry_can_carry(tmp_path: Path, name: Any, outcome: Outc
 
 def test_a_consumer_typed_otherwise_keeps_its_limit(outcome: Outcome) -> None:
     ledger = pv.Ledger.in_memory()
-    ledger.set_budget(pv.Budget(epsilon=8.0, delta=1e-5, rule="shared"), dataset="ward 3")
-    little = pv.Budget(epsilon=0.5, delta=1e-5, rule="shared")
+    ledger.set_budget(pv.Budget(epsilon=8.0, delta=1e-5).shared(), dataset="ward 3")
+    little = pv.Budget(epsilon=0.5, delta=1e-5).shared()
     ledger.set_budget(little, dataset="Ward 3", consumer="the lab")
     asked = {"ledger": ledger, "dataset": "WARD 3", **BUDGET}
     found = [

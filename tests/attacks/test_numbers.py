@@ -19,7 +19,7 @@ from tests.cli.conftest import invoke
 
 import privote as pv
 from privote import planning
-from privote.accounting import ptr, sanitize
+from privote.accounting import sanitize
 from privote.accounting.renyi import DEFAULT_ORDERS
 from privote.capc.site import read_toml
 from privote.entropy import Entropy
@@ -53,8 +53,6 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
     "sigma of plurality": lambda x: pv.PluralityVoting(sigma=x).worst_case_rdp(50, 3, [2.0]),
     "quota": lambda x: pv.BinaryVoting(sigma=7.0, quota=x).release(VOTES),
     "false_alarm": lambda x: pv.BinaryVoting(sigma=7.0, false_alarm=x).release(VOTES),
-    "link cost": lambda x: pv.BinaryVoting(link=pv.OptimalLink(cost=x, order=4.0)).release(VOTES),
-    "link order": lambda x: pv.BinaryVoting(link=pv.OptimalLink(cost=0.1, order=x)).release(VOTES),
     "gate threshold": lambda x: pv.BinaryVoting(
         sigma=7.0, gate=pv.Gate(threshold=x, sigma=3.0)
     ).release(VOTES),
@@ -64,9 +62,6 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
     "voters": lambda x: _BINARY.worst_case_rdp(x, 20, [2.0]),
     "labels": lambda x: _BINARY.worst_case_rdp(20, x, [2.0]),
     "voters of surprise": lambda x: _BINARY.surprise_rdp(x, 20, [2.0]),
-    "voters of a link": lambda x: pv.BinaryVoting(
-        link=pv.OptimalLink(cost=0.01, order=4.0)
-    ).worst_case_rdp(x, 20, [2.0]),
     "voters of tau": lambda x: pv.TauVoting(sigma=7.0, tau=1.8).worst_case_rdp(x, 2, [2.0]),
     "labels of tau": lambda x: pv.TauVoting(sigma=7.0, tau=1.8).worst_case_rdp(50, x, [2.0]),
     "labels on the grid": lambda x: pv.TauVoting(sigma=7.0, tau=1.8, grid=99).worst_case_rdp(
@@ -145,8 +140,6 @@ SIZES = ("1000000000", "1000000000000", "1000000000000000000", "9" * 400, "9" * 
 MECHANISMS = (
     "binary --sigma 7",
     "binary --sigma 7 --gate-threshold 30 --gate-sigma 9",
-    "binary --link-cost 0.01 --link-order 4",
-    "binary --link-cost 1e-13 --link-order 4",  # slow
     "tau --sigma 9 --tau 1.8",
     "powerset --sigma 2",
     "powerset --sigma 2 --max-positives 3",
@@ -221,18 +214,18 @@ def _epsilons(rng: np.random.Generator) -> Iterator[tuple[float, Any]]:
     yield float(np.max(pv.epsilon(curve[None], orders, delta))), _exact(curve, orders, delta)
     loose = min(curve[i] - mpmath.log(delta) / (a - 1) for i, a in enumerate(orders))
     yield pv.epsilon_2017(curve, None, delta), loose
-    for rule, places in (("exclusive", range(len(orders))), ("shared", None)):
-        budget = pv.Budget(epsilon=8.0, delta=delta, rule=rule).settled(rule, orders, None)
-        if places is None:
-            places = [list(orders).index(order) for order in budget.pinned]
+    whole = pv.Budget(epsilon=8.0, delta=delta)
+    for budget in (whole, whole.shared()):
+        places = np.arange(len(orders))
+        if budget.order is not None:
+            places = np.flatnonzero(orders == budget.order)
         counted = budget.filter(orders)
         counted.add(curve)
         yield counted.epsilon(), _exact(curve[places], orders[places], delta)
     place = int(rng.integers(len(orders)))
     one = float(orders[place]), delta
-    for way in (ptr.statement_epsilon, sanitize.statement_epsilon):
-        cost = float(curve[place])
-        yield way(cost, 0.0, *one), _exact([cost], one[:1], delta)
+    cost = float(curve[place])
+    yield sanitize.statement_epsilon(cost, 0.0, *one), _exact([cost], one[:1], delta)
     plan = TrainingPlan(steps=4)
     spent = float(10 ** rng.uniform(-4, 1.5))
     noise = plan.noise_multiplier(spent, delta)

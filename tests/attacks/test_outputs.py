@@ -208,7 +208,7 @@ COMMANDS: dict[str, Callable[[Path], list[object]]] = {
     **{
         f"train-{method}": partial(train_command, method=(method, *more))
         for method, *more in (
-            ("teachers", "--teachers", 8, "--rounds", 2, "--queries", 20),
+            ("teachers", "--teachers", 8, "--queries", 20),
             ("neighbours",),
             ("gradients", "--steps", 20),
             ("moments",),

@@ -104,25 +104,6 @@ def test_parts_cannot_be_worked_out_from_the_random_state(
 # -- how many records a person has: neither a bit nor a time follows from it -----------------------
 
 
-@pytest.mark.parametrize(("features", "labels"), [(3, 5), (31, 9), (5, 20)])
-@pytest.mark.parametrize("more", [0, 1])
-def test_persons_at_the_bar_stay_on_their_side_whoever_has_a_second_record(features, labels, more):
-    """Were a norm rounded by the number of records of somebody else, all would change sides."""
-    row, weights = RNG.normal(size=(1, features)), RNG.normal(size=(features, labels))
-    truth = RNG.integers(0, 2, (1, labels)).astype(np.int8)
-
-    def count(clip, sizes):
-        rows = (np.repeat(part, 20 if sizes is None else sum(sizes), 0) for part in (row, truth))
-        return clipped_sum(*rows, weights, 0.1, clip, None if sizes is None else np.array(sizes))[1]
-
-    low, high = 0.0, 1e3
-    while low < (bar := (low + high) / 2) < high:
-        low, high = (low, bar) if count(bar, None) > 0 else (bar, high)
-    for clip in (low, high):
-        there = count(clip, [1] * (19 + more) + [2] * (1 - more))
-        assert abs(there - count(clip, None)) <= 1
-
-
 @pytest.mark.parametrize("labels", [2, 9, 20])
 def test_the_norm_of_a_lone_person_is_the_one_it_has_among_others(monkeypatch, labels):
     from privote.learning.direct import linear
@@ -137,22 +118,6 @@ def test_the_norm_of_a_lone_person_is_the_one_it_has_among_others(monkeypatch, l
         found.append([each.tobytes() for each in norms if np.shape(each) == (persons,)])
         norms.clear()
     assert b"".join(found[0]) == b"".join(found[1])
-
-
-def test_a_network_rounds_a_norm_the_same_however_many_persons_there_are():
-    torch = pytest.importorskip("torch")
-    from privote.learning.direct.dpsgd import ClippedSum
-
-    def below(clip, some):
-        total = ClippedSum([torch.zeros(2)] * 20, clip)
-        total.add([part[some].clone() for part in parts], 1)
-        return total.below
-
-    parts = [*torch.randn((20, 64, 2), generator=torch.manual_seed(0))]
-    for place in range(64):
-        norm = float(torch.stack([part[place].double().norm() for part in parts]).norm())
-        for clip in (np.nextafter(norm, 0), norm, np.nextafter(norm, 99)):
-            assert below(clip, [place]) == below(clip, [place, *range(64)])
 
 
 @pytest.mark.parametrize("private", [3, 200])

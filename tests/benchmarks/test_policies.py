@@ -8,12 +8,12 @@ from policies import Game, Poll, Step, at_the_door, by_the_best_order, policies
 import privote as pv
 
 
-def steered(rule: str = "shared", **more: object) -> tuple[pv.Budget, Poll, list[list[Step]]]:
+def steered(order: float | None = None) -> tuple[pv.Budget, Poll, list[list[Step]]]:
     """Return the shortest known way to steer a budget that settles at each history's best order."""
     sigmas = (3.5, 2.55, 2.45, 2.05, 1.9, 0.6)
     first = [Step(pv.BinaryVoting(sigma=7.0), "worst-case", 9)]
     then = [Step(pv.BinaryVoting(sigma=sigma), "worst-case") for sigma in sigmas]
-    budget = pv.Budget(epsilon=8.0, delta=1e-5, rule=rule, **more)  # type: ignore[arg-type]
+    budget = pv.Budget(epsilon=8.0, delta=1e-5, order=order).shared()
     return budget, Poll(voters=3, yes=0), [first, then]
 
 
@@ -22,12 +22,12 @@ def test_the_best_order_of_each_history_is_too_good_to_be_true() -> None:
     assert found == pytest.approx(1.254e-5, rel=0.005)  # by enumeration, elsewhere
 
 
-@pytest.mark.parametrize("orders", [None, (4.0,), (2.0, 6.0), (1.5, 3.0, 8.0, 16.0)])
-def test_a_pinned_order_keeps_its_promise(orders: tuple[float, ...] | None) -> None:
-    game = Game(*steered(orders=orders), at_the_door)
+@pytest.mark.parametrize("order", [None, 3.0, 8.0])
+def test_a_pinned_order_keeps_its_promise(order: float | None) -> None:
+    game = Game(*steered(order), at_the_door)
     found = game.best()
     assert 0 < found <= 1e-5
-    if orders is None:
+    if order is None:
         assert found <= 3e-6
 
 
@@ -40,6 +40,6 @@ def test_random_policies() -> None:
 
 
 def test_random_policies_catch_the_wrong_rule() -> None:
-    report = policies(1, seed=34, admit=by_the_best_order)
+    report = policies(1, seed=350, admit=by_the_best_order)
     assert not report.ok
-    assert "seeds (34,)" in report.summary()
+    assert "seeds (350,)" in report.summary()

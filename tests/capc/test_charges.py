@@ -43,7 +43,7 @@ def test_every_batch_costs_everybody_but_who_asks_its_worst_case() -> None:
 def test_nothing_is_charged_if_one_budget_does_not_allow_it() -> None:
     ledger = pv.Ledger.in_memory()
     one = charges(ledger, epsilon=30.0)
-    ledger.set_budget(pv.Budget(epsilon=30.0, delta=1e-5, rule="shared"), dataset="p2")
+    ledger.set_budget(pv.Budget(epsilon=30.0, delta=1e-5).shared(), dataset="p2")
     ledger.set_budget(pv.Budget(epsilon=0.5, delta=1e-5), dataset="p2", consumer="q0")
     before = ledger.published()
     with pytest.raises(pv.BudgetError, match=r"set 'p2' .*allows 0 more queries of q0"):

@@ -20,12 +20,10 @@ MECHANISMS: dict[str, pv.Mechanism] = {
     "binary": pv.BinaryVoting(sigma=2.0),
     "binary gate": pv.BinaryVoting(sigma=2.0, gate=GATE),
     "binary quota": pv.BinaryVoting(sigma=2.0, quota=0.3),
-    "binary link": pv.BinaryVoting(link=pv.OptimalLink(cost=0.3, order=3.0)),
     "tau": pv.TauVoting(sigma=2.0, tau=1.3, grid=32),
     "tau light": pv.TauVoting(sigma=0.2, tau=0.1, grid=19),  # a ballot may count 1 in all
     "tau l1 gate": pv.TauVoting(sigma=2.0, tau=1.3, norm=1, grid=10, gate=GATE),
 }
-EPSILON = {"binary link": 6.0}  # so that allowances run out within a few batches
 PG = ("pg", GUARDIAN)
 
 
@@ -101,7 +99,7 @@ def test_composition_releases_what_numpy_decides(name: str, dead: int) -> None:
         assert set(answers.left_out) == {f"p{i}" for i in range(there, 5)}
         masks = run.masks(answers.batch)
         total = sum(masks[party] for party in answers.parties)
-        neutral = name in ("binary", "binary gate", "binary link")
+        neutral = name in ("binary", "binary gate")
         bar = there if neutral else 5 * terms.counted.unit
         margin = 2 * weigh(terms, ballots)[:, :there].sum(axis=1) - bar
         assert np.array_equal(run.guardian_input(answers.batch, "masks"), 2 * total - bar)
@@ -137,7 +135,7 @@ def test_allowance_releases_what_numpy_decides(
     name: str, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(AllowanceProgram, "most_rows", chunk)
-    terms, ballots, run = election_of(name, "allowance", 4, 0, epsilon=EPSILON.get(name, 22.0))
+    terms, ballots, run = election_of(name, "allowance", 4, 0, epsilon=22.0)
     left = dict(run.roles[PG]._charges.prices.allowances("q0"))  # type: ignore[attr-defined]
     assert 0 < min(left.values()) < 27
     for batch in range(6):

@@ -26,8 +26,6 @@ CASES: dict[str, tuple[Any, int]] = {
     "sigma 0.1, many": (pv.BinaryVoting(sigma=0.1), 40),
     "sigma 40, ten thousand": (pv.BinaryVoting(sigma=40.0), 10_000),
     "sigma ten thousand": (pv.BinaryVoting(sigma=1e4), 10_000),
-    "link": (pv.BinaryVoting(link=pv.OptimalLink(cost=0.2, order=3.0)), 12),
-    "link, odd": (pv.BinaryVoting(link=pv.OptimalLink(cost=1.5, order=8.0)), 2001),
     "quota": (pv.BinaryVoting(sigma=2.0, quota=0.3), 9),
     "false alarm": (pv.BinaryVoting(sigma=3.0, false_alarm=1e-4), 9),
     "tau": (pv.TauVoting(sigma=2.0, tau=1.3, grid=16), 5),
@@ -128,10 +126,7 @@ def test_a_margin_that_is_wrong_by_a_known_amount_costs_no_more_than_another_bar
     """
     mechanism, voters = CASES[name]
     link = replace(mechanism, gate=None)
-    if mechanism.link is not None:
-        orders, bound = np.array([mechanism.link.order]), np.array([mechanism.link.cost])
-    else:
-        orders, bound = pv.DEFAULT_ORDERS, pv.DEFAULT_ORDERS / mechanism.sigma**2
+    orders, bound = pv.DEFAULT_ORDERS, pv.DEFAULT_ORDERS / mechanism.sigma**2
     worst = np.zeros(len(orders))
     for shift in (-voters - 3, -2, -1, 0, 1, 2, 5 * voters + 7):
         margins = np.arange(-min(voters, 200), min(voters, 200) - 1) + shift

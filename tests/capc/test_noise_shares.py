@@ -8,17 +8,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy.stats import chisquare
+from scipy.special import ive
+from scipy.stats import chisquare, poisson
 from tests.capc.coalitions import altered, identity, simulation, terms_of
 
 import privote as pv
+from privote.accounting.gaussian import GaussianLink
 from privote.accounting.renyi import divergence
+from privote.accounting.worst_case import line_supremum
 from privote.capc.charges import Charges, Prices
 from privote.capc.messages import ANSWERING, Decide, Masks, Willing, decode, encode
-from privote.capc.noise import SharedNoise
+from privote.capc.noise import SharedNoise, skellam, skellam_table
 from privote.capc.statements import facts_of, statement
 from privote.capc.terms import Terms
-from privote.links import skellam
 from privote.votes.cube import Ballots
 
 GATE = pv.Gate(threshold=4.0, sigma=1.5)
@@ -41,11 +43,10 @@ def expected(terms: Terms, votes: npt.NDArray[np.int8]) -> npt.NDArray[np.float6
     (block,) = Ballots.of(votes).blocks()
     tally = terms.mechanism.tally(block)
     noise, margins, voters = terms.shared.without(0), tally.margins, tally.voters
-    probs = np.exp(noise.links[0].log_probs(margins, voters))
+    means, bars = noise.unknown(voters), noise.bars(voters)
+    probs = np.exp(skellam(means[0], noise.steps * margins - bars[0]))
     if noise.gate is not None:
-        bar = noise.bars(voters)[1]
-        held = skellam(noise.links[1].unknown(voters), noise.steps * np.abs(margins) - bar)
-        gate = np.exp(held)
+        gate = np.exp(skellam(means[1], noise.steps * np.abs(margins) - bars[1]))
         probs = np.concatenate([probs * gate[..., 1:], gate[..., :1]], axis=-1)
     return np.asarray(probs)[0]
 
@@ -106,7 +107,7 @@ def test_either_half_is_uniform_and_both_are_the_share() -> None:
     masks = {site: message.masks for site, message in said if isinstance(message, Masks)}
     noise = {site: message.noise for site, message in said if isinstance(message, Willing)}
     assert terms.shared is not None
-    spread = (2 * terms.shared.links[0].share(3)) ** 0.5
+    spread = (2 * terms.shared.shares(3)[0]) ** 0.5
     for party in terms.parties:
         guardians, queriers = masks[party][:, 2:], noise[party]
         assert queriers is not None
@@ -144,7 +145,7 @@ def test_no_neighbour_costs_more_than_is_charged_wherever_known_shares_put_the_b
     charged = noise.surprise_rdp(voters, 1, orders)
     worst = np.zeros(len(orders))
     margins = np.arange(-voters, voters + 1)
-    means = [link.unknown(voters) for link in noise.links]
+    means = noise.unknown(voters)
     bars, steps = noise.bars(voters), noise.steps
     for x in range(-300, 301, 20):
         for y in range(-120, 121, 20) if len(means) > 1 else (0,):
@@ -226,3 +227,49 @@ def test_a_statement_says_who_knows_the_noise(noise: str, missing: int, wanted: 
         run.kill((f"p{party}", ANSWERING))
     answers = run.ask("q0", identity(8, 8))
     assert wanted in statement(facts_of(terms, "q0", answers))
+
+
+# -- a difference of two Poissons ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mean", [0.01, 0.7, 5.0, 64.0, 4000.0])
+def test_skellam_is_a_difference_of_poissons(mean: float) -> None:
+    """Against the pmf of two Poissons, convolved; and deep in the tail against Bessel functions."""
+    table = np.exp(skellam_table(mean, 500))
+    np.testing.assert_allclose(table.sum(axis=1), 1.0, rtol=1e-12)
+    counts = np.arange(int(mean + 12 * mean**0.5 + 40))
+    each = poisson.pmf(counts, mean)
+    pmf = np.convolve(each, each[::-1])
+    values = np.arange(-counts[-1], counts[-1] + 1)
+    for at in (-30, -3, -1, 0, 1, 2, 45):
+        wanted = pmf[values >= -at].sum()
+        assert table[500 + at, 1] == pytest.approx(wanted, rel=1e-9, abs=1e-13)
+    if mean >= 0.7:
+        k = np.arange(1, 60)
+        found = np.diff(table[500 - k[-1] : 501, 1])[::-1]  # Pr[S = k - 1]
+        np.testing.assert_allclose(found, ive(k - 1, 2 * mean), rtol=1e-6)
+
+
+def test_shares_of_noise_carry_the_stated_sigma_without_one_of_them() -> None:
+    """Variance 2 sigma^2 on the margin: PATE's two counts with N(0, sigma^2) each."""
+    noise = SharedNoise(vote=GaussianLink(sigma=7.0))
+    for voters in (2, 3, 50):
+        (mean,) = noise.unknown(voters)
+        assert 2 * mean / noise.steps**2 == pytest.approx(2 * 7.0**2)
+        margins = np.arange(-60, 61)
+        gauss = noise.vote.log_probs(margins, voters)
+        shared = skellam(mean, noise.steps * margins - noise.bars(voters)[0])
+        np.testing.assert_allclose(np.exp(shared), np.exp(gauss), atol=0.003)
+
+
+def test_on_a_line_every_place_is_looked_at() -> None:
+    """Against all places, one by one; a table too short for an order prices it at infinity."""
+    table, shift, orders = skellam_table(60.0, 900), 6, np.array([1.05, 2.0, 9.0, 60.0])
+    here, there = table[:-shift], table[shift:]
+    brute = np.maximum(
+        divergence(here, there, orders).max(axis=0), divergence(there, here, orders).max(axis=0)
+    )
+    found = line_supremum(table, shift, 120**0.5, orders)
+    np.testing.assert_allclose(found, brute, rtol=2e-6)
+    assert (found >= brute).all()
+    assert np.isinf(line_supremum(skellam_table(60.0, 100), shift, 120**0.5, np.array([900.0])))

@@ -27,7 +27,6 @@ MECHANISMS: dict[str, pv.Mechanism] = {
     "binary": pv.BinaryVoting(sigma=1.5),
     "gate": pv.BinaryVoting(sigma=2.0, gate=pv.Gate(threshold=2, sigma=1.0)),
     "false alarm": pv.BinaryVoting(sigma=1.5, false_alarm=0.1),
-    "link": pv.BinaryVoting(link=pv.OptimalLink(cost=0.4, order=3.0)),
     "tau": pv.TauVoting(sigma=1.5, tau=1.0, grid=3),
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.capc.coalitions import random_models, terms_of
 
-from privote import BinaryVoting, Gate, OptimalLink, TauVoting
+from privote import BinaryVoting, Gate, TauVoting
 from privote.capc.coalition import lay_out, to_toml
 from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING
 from privote.capc.site import Log, Site, read_terms
@@ -98,7 +98,6 @@ MECHANISMS = [
     BinaryVoting(sigma=7.0),
     BinaryVoting(sigma=7.0, quota=0.3),
     BinaryVoting(sigma=7.0, false_alarm=0.05),
-    BinaryVoting(link=OptimalLink(cost=0.1, order=4.0)),
     BinaryVoting(sigma=7.0, gate=Gate(threshold=5, sigma=3)),
     TauVoting(sigma=7.0, tau=1.8, grid=1024),
     TauVoting(sigma=7.0, tau=1.8, norm=1, grid=99, gate=Gate(threshold=5, sigma=3)),

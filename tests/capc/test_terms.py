@@ -12,7 +12,6 @@ from tests.refusals import refused
 import privote as pv
 from privote.capc.terms import Terms
 
-LINK = pv.BinaryVoting(link=pv.OptimalLink(cost=0.1, order=4.0))
 CHANGES: dict[str, Any] = {
     "name": "another",
     "labels": ("x", "y"),
@@ -48,7 +47,7 @@ BAD: dict[str, tuple[dict[str, Any], str | None]] = {
     "mechanism": ({"mechanism": pv.PluralityVoting(sigma=1.0)}, "mechanism"),
     "no grid": ({"mechanism": pv.TauVoting(sigma=1.0, tau=1.0)}, "grid"),
     "coarse": ({"mechanism": pv.TauVoting(sigma=1.0, tau=1.0, grid=1)}, "grid"),
-    "ptr": ({"guarantee": "ptr"}, "guarantee"),
+    "guarantee": ({"guarantee": "ptr"}, "guarantee"),
     "epsilon": ({"epsilon": 0}, "epsilon"),
     "delta": ({"delta": 1.0}, "delta"),
     "guardian asks": ({"guardian": "q0"}, "guardian"),
@@ -64,7 +63,6 @@ BAD: dict[str, tuple[dict[str, Any], str | None]] = {
     "timeout": ({"timeout": float("inf")}, "timeout"),
     "noise": ({"noise": "both"}, "noise"),
     "no shares": ({"noise": "sites", "mechanism": pv.TauVoting(sigma=2, tau=1, grid=9)}, None),
-    "no shares of a link": ({"noise": "sites", "mechanism": LINK}, None),
     "noise too large": ({"noise": "sites", "mechanism": pv.BinaryVoting(sigma=1e5)}, None),
 }
 

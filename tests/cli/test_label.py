@@ -48,10 +48,6 @@ LIBRARY: list[tuple[str, pv.Mechanism]] = [
     ("binary --sigma 7 --quota 0.4", pv.BinaryVoting(sigma=7.0, quota=0.4)),
     ("binary --sigma 7 --false-alarm 0.1", pv.BinaryVoting(sigma=7.0, false_alarm=0.1)),
     (
-        "binary --link-cost 0.01 --link-order 4",
-        pv.BinaryVoting(link=pv.OptimalLink(cost=0.01, order=4.0)),
-    ),
-    (
         "binary --sigma 7 --gate-threshold 15 --gate-sigma 9",
         pv.BinaryVoting(sigma=7.0, gate=pv.Gate(threshold=15, sigma=9)),
     ),
@@ -122,18 +118,6 @@ def test_a_ledger_is_charged_and_a_broken_one_is_exit_code_4(
     (tmp_path / "ledger.db").write_bytes(b"not a ledger" * 100)
     assert run(*call, "--output", "c.csv").exit_code == 4
     assert not (tmp_path / "c.csv").exists()
-
-
-def test_a_failed_test_of_ptr_releases_nothing(run: Run, tmp_path: Path) -> None:
-    np.save(tmp_path / "split.npy", np.arange(40 * 50 * 21).reshape(40, 50, 21) % 2 == 0)
-    call = ("label", "split.npy", "--mechanism", "binary", "--sigma", 9, "--epsilon", 20)
-    ptr = ("--delta", 1e-5, "--guarantee", "ptr", "--queries", 40, "--seed", 0)
-    done = run(*call, *ptr, "--output", "labels.csv", "--json")
-    assert done.exit_code == 0, done.stderr
-    bill = json.loads(done.stdout)
-    assert bill["answered"] == 0
-    assert bill["terms"]["passed"] is False
-    assert (tmp_path / "labels.csv").read_text().splitlines()[1:] == []
 
 
 @pytest.fixture

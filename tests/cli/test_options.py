@@ -51,7 +51,8 @@ def app_of(group: Group, seen: list[Any]) -> typer.Typer:
         (Group(of=Lens, without=("thick",)), "moon --size 3", Lens(size=3)),
         (Group(of=Lens, only=("size",)), "moon --size 3", Lens(size=3)),
         (Group(of=Lens, instead={"size": (int, 5)}), "moon", Lens(size=5)),
-        (Group(of="OptimalLink"), "moon --cost 1 --order 2", {"cost": 1.0, "order": 2.0}),
+        (Group(of="mechanisms:Gate"), "moon --sigma 1 --threshold 2",
+         {"sigma": 1.0, "threshold": 2.0}),
         (Group(of="label", only=("queries", "resume")), "moon", {"resume": False}),
         (Group(of="label", only=("queries", "resume"), unset=True), "moon", {}),
         (Group(of="label", only=("threshold",)), "moon --threshold 1,0",
@@ -60,7 +61,7 @@ def app_of(group: Group, seen: list[Any]) -> typer.Typer:
         (Group(of=Lens), "moon", None),  # --size is required
         (Group(of=Lens, without=("thick",)), "moon --size 3 --thick", None),
         (Group(of=Lens, instead={"colour": (str, REQUIRED)}), "moon --size 3", None),
-        (Group(of="OptimalLink"), "moon --cost 1", None),
+        (Group(of="mechanisms:Gate"), "moon --sigma 1", None),
     ],
 )  # fmt: skip
 def test_a_verb_gets_its_options_as_one_or_refuses(group: Group, words: str, expected: Any) -> None:
@@ -83,7 +84,7 @@ def test_signatures_are_those_that_python_sees() -> None:
 
     import privote as pv
 
-    for place, called in (("label", pv.label), ("links:OptimalLink", pv.OptimalLink)):
+    for place, called in (("label", pv.label), ("mechanisms:Gate", pv.Gate)):
         read, words = signature_of(place)
         assert list(read) == list(inspect.signature(called).parameters)
         assert set(words) >= set(read)

@@ -45,6 +45,7 @@ def test_shares_and_the_owners_view(run: Run, ballots: Path) -> None:
     assert "decided" in done.stdout
     assert "431" in Path("page-owner.html").read_text()
     assert "true counts: page-owner.html" in done.stdout
+    assert "tied for the last seat: none" in done.stdout
     assert all("431" not in file.read_text() for file in Path("page").iterdir())
 
 
@@ -58,6 +59,37 @@ def test_a_budget_is_kept_and_refused(run: Run, ballots: Path) -> None:
     assert "club" in shown.stdout
     assert "poll" in shown.stdout
     assert run("ledger", "verify", "ledger.db").exit_code == 0
+
+
+def test_who_voted_is_said_in_the_terminal(run: Run, tmp_path: Path) -> None:
+    rows = "".join(f"{place},user{place}@x.org,{place % 2},1\n" for place in range(300))
+    path = tmp_path / "form.csv"
+    path.write_text(f"Timestamp,Email Address,Ada,Bo\n{rows}301,USER3@X.ORG,1,1\n")
+    assert run("poll", path, *BUDGET).exit_code == 2
+    done = run("poll", path, *BUDGET, "--duplicates", "last")
+    assert done.exit_code == 0, done.stderr
+    for words in ("1 row repeated a voter", "300 voters", "'Email Address' is the public roll"):
+        assert words in done.stdout
+    path.write_text("Ada,Bo\n" + "1,0\n" * 300)
+    said = run("poll", path, *BUDGET).stdout
+    assert "double votes cannot be detected" in said
+    assert "any one ballot" in said
+
+
+def test_several_questions(run: Run, tmp_path: Path) -> None:
+    path, days = tmp_path / "form.csv", tmp_path / "days.txt"
+    path.write_text("Email,Fund it?,When?\n" + "".join(
+        f'{place}@x,"Yes, with conditions","Mon, Tue"\n' for place in range(300)
+    ))  # fmt: skip
+    days.write_text("Mon\nTue\nWed\n")
+    words = ("poll", path, *BUDGET, "--column", "Fund it?", "--column", "When?", "--seats", 1)
+    options = ("--options", 'Yes,"Yes, with conditions",No')
+    done = run(*words, *options, "--options", days, "--shares")
+    assert done.exit_code == 0, done.stderr
+    assert "Fund it?: Yes, with conditions; When?: " in done.stdout
+    assert done.stdout.count("Shares, with intervals") == 2
+    for bad in ((), options, (*options, *options, *options)):
+        assert run(*words, *bad).exit_code == 2
 
 
 def test_options_by_name_or_by_file(run: Run, tmp_path: Path) -> None:

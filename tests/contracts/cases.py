@@ -1,4 +1,4 @@
-"""Every mechanism with every gate, link and bar, and all that the registry has."""
+"""Every mechanism with every gate and bar, and all that the registry has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from tests.contracts.outside import LaplaceQuota, RandomBallot
 import privote as pv
 
 GATE = pv.Gate(threshold=3.5, sigma=1.2)
-LINK = pv.OptimalLink(cost=0.3, order=4.0)
 
 MECHANISMS: dict[str, pv.Mechanism] = {
     "binary": pv.BinaryVoting(sigma=2.0),
@@ -23,8 +22,6 @@ MECHANISMS: dict[str, pv.Mechanism] = {
     "binary gate far above": pv.BinaryVoting(sigma=2.0, gate=pv.Gate(threshold=9, sigma=2.0)),
     "binary sharp gate": pv.BinaryVoting(sigma=20.0, gate=pv.Gate(threshold=5, sigma=0.3)),
     "binary tiny sigma": pv.BinaryVoting(sigma=0.1),
-    "binary link": pv.BinaryVoting(link=LINK),
-    "binary link, gate": pv.BinaryVoting(link=LINK, gate=GATE),
     "tau l2": pv.TauVoting(sigma=2.0, tau=1.2),
     "tau l1": pv.TauVoting(sigma=2.0, tau=1.5, norm=1),
     "tau l2 tiny tau": pv.TauVoting(sigma=1.0, tau=0.1),

@@ -26,9 +26,6 @@ LOT = RandomBallot(share=0.05)
 
 
 def test_single_votes_have_consensus_prices() -> None:
-    release = pv.label(VOTES, mechanism=LAPLACE, guarantee="ptr", queries=12, **BUDGET)
-    assert release.epsilon == pytest.approx(8.0)
-    assert release.terms["passed"] in (True, False)
     release = pv.label(VOTES, mechanism=LAPLACE, guarantee="data-dependent", queries=12, **BUDGET)
     assert release.epsilon is not None
     assert release.sealed.epsilon == pv.epsilon(LAPLACE.total_rdp(VOTES), None, 1e-5)
@@ -36,9 +33,7 @@ def test_single_votes_have_consensus_prices() -> None:
     assert release.sealed.epsilon_pld is not None
 
 
-def test_whole_ballots_have_none_and_are_told_so() -> None:
-    with pytest.raises(pv.UnavailableError, match=r"'ptr' .* not for .*RandomB"):
-        pv.label(VOTES, mechanism=LOT, guarantee="ptr", queries=12, **BUDGET)
+def test_whole_ballots_have_none() -> None:
     release = pv.label(VOTES, mechanism=LOT, guarantee="data-dependent", queries=12, **BUDGET)
     assert release.epsilon is None
     assert release.sealed.epsilon > 0
@@ -53,7 +48,7 @@ def test_plans_and_tunings() -> None:
     assert planning.queries_for(LAPLACE, 40, 3, 8.0, 1e-5) >= 1
     sigma = planning.sigma_for(lambda s: LaplaceQuota(sigma=s), 40, 3, 8.0, 1e-5, 30)
     assert planning.queries_for(LaplaceQuota(sigma=sigma), 40, 3, 8.0, 1e-5) >= 30
-    every = planning.variants(10, 8.0, 1e-5, 5.0, [LaplaceQuota])
+    every = planning.variants(10, 5.0, [LaplaceQuota])
     tuning = planning.tune(VOTES[:4, :10], every, **BUDGET)
     assert [trial.mechanism.name for trial in tuning.trials].count("laplace-quota") == 1
     noises = planning.candidates("sigma", LAPLACE, 40, 3, [5.0, 9.0])
@@ -85,14 +80,13 @@ class Lopsided(LaplaceQuota):  # type: ignore[misc, valid-type]
 
 def test_what_is_no_distribution_is_refused_before_it_is_charged(tmp_path: Path) -> None:
     ledger = pv.Ledger.open(tmp_path / "ledger.db")
-    for guarantee, fixed in (("allowance", {}), ("worst-case", {}), ("ptr", {"queries": 12})):
+    for guarantee in ("allowance", "worst-case"):
         with pytest.raises(pv.InputError, match="must add up to 1"):
             pv.label(
                 VOTES,
                 mechanism=Lopsided(sigma=2.0),
                 guarantee=guarantee,
                 ledger=ledger,
-                **fixed,
                 **BUDGET,
             )
     assert not [entry for entry in ledger.published() if entry["kind"] == "charge"]

@@ -15,8 +15,8 @@ import pytest
 from scipy.stats import chi2
 
 from privote.accounting.counts import RoundedGaussian
+from privote.accounting.gaussian import GaussianLink
 from privote.entropy import Entropy
-from privote.links import GaussianLink
 from privote.mechanisms.outcomes import PollSize, PollTally, Quota, Seats
 from privote.mechanisms.polls import NoisyBits, NoisyCounts, Peeling, PollMechanism
 from privote.planning.polls import plan_poll
@@ -99,6 +99,32 @@ def test_bits_and_rounds_keep_their_promise(
     assert worst_delta(plan.mechanism, size, plan.epsilon) <= DELTA
 
 
+@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize(
+    ("name", "outcome"), [("binary", Quota(share=0.4)), ("top-m", Seats(number=1))]
+)
+def test_several_questions_keep_one_promise(name: str, outcome, most: int) -> None:
+    """A ballot answers two questions, on two options and on three, and is replaced as a whole."""
+    size = PollSize(voters=2, options=5, most=most, questions=(2, 3))
+    plan = plan_poll(size, outcome, epsilon=1.0, delta=DELTA, mechanism=name)
+    every = [(*one, *two) for one in ballots(2, most) for two in ballots(3, most)]
+    worst = dict.fromkeys((1.0, 0.9), 0.0)
+    for rest in every[:: len(every) // 4]:
+        p = []
+        for last in every:
+            counts = tally((rest, last)).counts
+            parts = [
+                outcome_probabilities(plan.mechanism, PollTally(2, counts[at]))
+                for at in size.places
+            ]
+            p.append(np.outer(*parts).ravel())
+        for share in worst:
+            excess = np.array(p)[:, None] - math.exp(share * plan.epsilon) * np.array(p)[None]
+            worst[share] = max(worst[share], float(np.maximum(excess, 0.0).sum(axis=-1).max()))
+    assert worst[1.0] <= DELTA
+    assert name == "top-m" or worst[0.9] > DELTA, "the audit would not see a promise too good"
+
+
 def counts_delta(noise: RoundedGaussian, moves: tuple[int, ...], epsilon: float) -> float:
     """Return the hockey-stick divergence of noisy counts that move by this much."""
     x = np.arange(-noise.reach, noise.reach + 1)
@@ -110,6 +136,17 @@ def counts_delta(noise: RoundedGaussian, moves: tuple[int, ...], epsilon: float)
             ratio = (ratio[:, None] + (log_p - noise.log_pmf(x - move))[None]).ravel()
             log_mass = (log_mass[:, None] + log_p[None]).ravel()
     return float((np.exp(log_mass) * np.maximum(-np.expm1(epsilon - ratio), 0.0)).sum())
+
+
+def test_noisy_counts_of_several_questions_keep_one_promise() -> None:
+    size = PollSize(voters=3, options=5, most=1, questions=(2, 3))
+    plan = plan_poll(size, Seats(number=1), epsilon=4.0, delta=DELTA, mechanism="counts")
+    assert isinstance(plan.mechanism, NoisyCounts)
+    every = [(*one, *two) for one in ballots(2, 1) for two in ballots(3, 1)]
+    moves = {tuple(sorted(np.subtract(one, two).tolist())) for one in every for two in every}
+    noise = plan.mechanism.noise
+    assert max(counts_delta(noise, move, plan.epsilon) for move in moves) <= DELTA
+    assert max(counts_delta(noise, move, 0.9 * plan.epsilon) for move in moves) > DELTA
 
 
 @pytest.mark.parametrize(("voters", "options", "most"), SIZES)

@@ -12,7 +12,7 @@ from tests.refusals import refused
 import privote as pv
 from privote import datasets
 from privote.datasets import TEACHER_VOTES, Scenes, load_scenes, load_teacher_votes
-from privote.datasets.embedded import EMPTY, Landmarks, digit_pools, slots_of
+from privote.datasets.embedded import EMPTY, digit_pools, slots_of
 
 KINDS = ("private", "public", "test")
 
@@ -70,20 +70,6 @@ def test_the_seed_decides_everything_and_one_size_nothing_of_the_others() -> Non
     for argument, value in {"private": 0, "public": 2.5, "test": True, "seed": -1}.items():
         with refused(argument, value=value):
             load_scenes(**{argument: value})  # type: ignore[arg-type]
-
-
-def test_similarities_are_sums_of_kernels_over_slots(scenes: Scenes) -> None:
-    made = Landmarks(count=7, width=0.5).fit(scenes.X_public)
-    cut = slots_of(scenes.X_private[:30])
-    want = np.exp(-0.5 * ((cut[:, :, None] - made.slots_) ** 2).sum(axis=3)).sum(axis=1)
-    got = made.transform(scenes.X_private[:30])
-    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
-    public = slots_of(scenes.X_public).reshape(-1, 64)
-    assert all((public == slot).all(axis=1).any() for slot in made.slots_)
-    assert (made.slots_.sum(axis=1) > 8).all()  # filled
-    for bad in (scenes.X_public[:, :100], np.zeros((3, 256))):
-        with refused("X"):
-            made.fit(bad)
 
 
 @pytest.mark.parametrize(

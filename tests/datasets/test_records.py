@@ -78,8 +78,8 @@ def test_zero_leaves_a_side_empty_and_bad_luck_is_an_error() -> None:
     split = data().split(private=0.9, public=0.1)
     assert len(split.test) == 0
     assert len(split.private) + len(split.public) == 600
-    assert repr(split).startswith("Split(toy: private=")
-    with pytest.raises(InputError, match=r"test=0\.001 of 5 "):
+    assert repr(split).startswith("Split(toy: private ")
+    with pytest.raises(InputError, match=r"test=0\.001 "):
         data(5).split(private=0.5, public=0.499, test=0.001)
     with pytest.raises(InputError, match=r" 0\.6"):
         data().split(private=0.5, public=0.1)
@@ -98,7 +98,7 @@ def test_sides_fixed_by_the_data_set_are_kept() -> None:
     ("changes", "argument"),
     [
         ({"Y": np.full((600, 3), 2)}, None),
-        ({"Y": np.full((600, 3), np.nan)}, None),
+        ({"Y": np.full((600, 3), "x")}, "Y"),
         ({"Y": np.zeros((600, 2))}, "Y"),
         ({"X": np.zeros((599, 2))}, None),
         ({"feature_names": ("x",)}, "feature_names"),

@@ -59,7 +59,7 @@ def test_what_is_missing_or_disagrees_is_named(devkit: Path, write: Write, tmp_p
     with pytest.raises(InputError, match=r"_val\.txt"):
         voc2012(devkit, "val")
     (devkit / HOME / "JPEGImages" / f"{NAMES[0]}.jpg").unlink()
-    with pytest.raises(InputError, match=r"2008_000002\.jpg"):
+    with refused(sealed="2008_000002.jpg"):
         voc2012(devkit, "train")
     (devkit / HOME / "ImageSets/Main/sofa_train.txt").unlink()
     with pytest.raises(InputError, match=r"sofa_train\.txt"):
@@ -82,5 +82,5 @@ def test_the_sides_are_fixed(write: Write, tmp_path: Path) -> None:
     names = [side.ids.tolist() for side in (sides.private, sides.public, sides.test)]
     assert names == [["b", "d"], ["a", "e"], ["c"]]
     write("ImageSets/Main/val.txt", *"ac")
-    with pytest.raises(InputError, match="picture e "):
+    with refused(sealed="it is e"):
         voc2012(tmp_path, images=False)

@@ -13,7 +13,7 @@ from privote.guardian import Accounts
 
 ORDERS = pv.DEFAULT_ORDERS
 SURPRISE = 0.001 * ORDERS
-BUDGET = pv.Budget(epsilon=8.0, delta=1e-5, rule="shared")
+BUDGET = pv.Budget(epsilon=8.0, delta=1e-5).shared()
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def ledger() -> pv.Ledger:
 
 
 def accounts(ledger: pv.Ledger, **changes: Any) -> Accounts:
-    settings: dict[str, Any] = {"ledger": ledger, "budget": BUDGET, "orders": ORDERS}
+    settings: dict[str, Any] = {"ledger": ledger, "budget": BUDGET}
     settings |= {"dataset": "d", "stamp": {"guarantee": "worst-case"}}
     return Accounts(**{**settings, **changes})
 

@@ -189,7 +189,7 @@ def test_a_sealed_roll_that_was_edited_is_found(tmp_path: Path) -> None:
 # -- the order of things ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("guarantee", ["allowance", "worst-case", "ptr"])
+@pytest.mark.parametrize("guarantee", ["allowance", "worst-case"])
 def test_the_charge_is_written_before_anything_is_drawn(ledger: pv.Ledger, guarantee: str) -> None:
     seen = []
 
@@ -245,7 +245,7 @@ def test_what_is_charged_is_what_is_drawn(ledger: pv.Ledger) -> None:
     """Whatever somebody does to the guardian's attributes."""
     door = guardian(ledger)
     door.mechanism, door.guarantee = pv.BinaryVoting(sigma=0.1), "worst-case"
-    door.budget, door.learns = pv.Budget(epsilon=1e5, delta=0.1), True
+    door.budget = pv.Budget(epsilon=1e5, delta=0.1)
     release = door.release(cube(1, 1, 1, 1))
     plain = guardian(pv.Ledger.in_memory()).release(cube(1, 1, 1, 1))
     for name in ("mechanism", "guarantee", "budget", "delta", "allowance"):
@@ -255,7 +255,7 @@ def test_what_is_charged_is_what_is_drawn(ledger: pv.Ledger) -> None:
 # -- after the charge ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("guarantee", ["allowance", "worst-case", "ptr"])
+@pytest.mark.parametrize("guarantee", ["allowance", "worst-case"])
 @pytest.mark.parametrize(
     "error",
     [

@@ -204,7 +204,7 @@ def test_bad_plans_charge_nothing(tmp_path: Path) -> None:
     with refused("plan_for"):
         month(path, VOTES, plan_for=60.5)
     with refused("mechanism"):
-        month(path, VOTES, guarantee="ptr", queries=10)
+        month(path, VOTES, guarantee="data-dependent", queries=10)
     with refused(None, pv.BudgetError):
         month(path, VOTES, plan_for=10**23)
     assert entries(path, "charge") == []
@@ -216,9 +216,7 @@ def test_more_queries_than_planned_are_refused_inside_the_charge(tmp_path: Path)
     month(path, VOTES[:40], plan_for=60)
     ledger = pv.Ledger.open(path)
     account = next(iter(ledger.reading().accounts))
-    accounts = Accounts(
-        ledger=ledger, budget=pv.Budget(**BUDGET), orders=pv.DEFAULT_ORDERS, dataset="default"
-    )
+    accounts = Accounts(ledger=ledger, budget=pv.Budget(**BUDGET), dataset="default")
     known = ledger.reading().accounts[account]
     held = Allowance(accounts, account, known.allowance, known.curve, None, known.learnt)
     assert held.learn(lambda: pytest.fail("drawn twice")).mechanism == known.mechanism
@@ -429,7 +427,7 @@ def test_the_guardian_refuses_what_does_not_go_together() -> None:
         with refused("votes"):
             pv.label(steps, **BUDGET, mechanism=mechanism)
     with refused("guarantee"):
-        pv.Guardian("auto", budget, pv.Ledger.in_memory(), guarantee="ptr")
+        pv.Guardian("auto", budget, pv.Ledger.in_memory(), guarantee="data-dependent")
     with refused("allowance"):
         pv.Guardian("auto", budget, pv.Ledger.in_memory(), allowance=3)
     with refused("mechanism"):

@@ -450,7 +450,7 @@ def test_a_column_is_numbers_and_gaps_in_all_parts_or_in_none(kind: str, tmp_pat
         ("r.csv", lambda file: file.write_text("a,b\n1\n"), None),
         ("r.npy", lambda file: file.write_text("x"), "r.npy"),
         ("r.npz", lambda file: np.savez(file, features=public()), "rows"),
-        ("r.txt", lambda file: file.touch(), "rows"),
+        ("r.doc", lambda file: file.touch(), "rows"),
         ("none.npy", lambda file: None, "rows"),
     ],
 )

@@ -6,8 +6,11 @@ from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
+from tests.refusals import refused
 
-from privote.learning.embedding import embed, embedding_for, fit_embedding
+from privote.datasets import load_scenes
+from privote.datasets.embedded import slots_of
+from privote.learning.embedding import Landmarks, embed, embedding_for, fit_embedding
 
 RNG = np.random.default_rng(0)
 POOL = RNG.normal(size=(200, 30)) * np.geomspace(0.01, 100, 30)
@@ -46,3 +49,17 @@ def test_standardised_components_know_no_units():
     np.testing.assert_allclose(np.abs(found), np.abs(other), rtol=1e-3, atol=1e-4)
     assert found.shape == (200, 5)
     np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-5)
+
+
+def test_similarities_are_sums_of_kernels_over_slots():
+    scenes = load_scenes(private=30, public=40, test=1)
+    made = Landmarks(count=7, width=0.5).fit(scenes.X_public)
+    cut = slots_of(scenes.X_private)
+    want = np.exp(-0.5 * ((cut[:, :, None] - made.slots_) ** 2).sum(axis=3)).sum(axis=1)
+    np.testing.assert_allclose(made.transform(scenes.X_private), want, rtol=1e-5)
+    public = slots_of(scenes.X_public).reshape(-1, 64)
+    assert all((public == slot).all(axis=1).any() for slot in made.slots_)
+    assert (made.slots_.sum(axis=1) > 8).all()  # filled
+    for bad in (scenes.X_public[:, :100], np.zeros((3, 256))):
+        with refused("X"):
+            made.fit(bad)

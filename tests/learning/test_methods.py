@@ -44,8 +44,8 @@ def test_settings_and_rows_narrow_the_choice():
     assert found.method == "teachers"
     assert "n_teachers" in found.reasons[0]
     assert choose("auto", numbers(), settings=["network"]).method == "dpsgd"
-    with pytest.raises(InputError, match="rounds, schedule"):
-        choose("auto", numbers(), settings=["rounds", "schedule"])
+    with pytest.raises(InputError, match="queries, schedule"):
+        choose("auto", numbers(), settings=["queries", "schedule"])
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_settings_and_rows_narrow_the_choice():
         ("forest", {}, (), "method"),
         ("moments", {"public": 0}, (), "public"),
         ("teachers", {"public": 0}, (), "public"),
-        ("moments", {}, ("rounds",), "rounds"),
+        ("moments", {}, ("queries",), "queries"),
     ],
 )
 def test_what_does_not_go_together_is_refused(method, given, settings, argument):

@@ -244,12 +244,12 @@ def test_an_unknown_label_is_no_vote() -> None:
 def test_a_person_with_several_records_is_one_voter() -> None:
     persons = np.random.default_rng(4).integers(100, 160, RECORDS)
     votes = ballots(groups=persons)
-    np.testing.assert_array_equal(votes.voter_names, np.arange(100, 160))
+    np.testing.assert_array_equal(votes.voter_names, np.arange(100, 160).astype(str))
     for what in (near, dense):
         single = what(ballots())
         every = [single[:, persons == name].any(axis=1) for name in range(100, 160)]
         np.testing.assert_array_equal(what(votes), np.stack(every, 1))
-    alone = ballots(groups=np.arange(RECORDS))
+    alone = ballots(groups=10**6 + np.arange(RECORDS))
     np.testing.assert_array_equal(dense(alone), dense(ballots()))
     assert not near(ballots(radius=0.0, groups=persons)).any()
 
@@ -278,7 +278,7 @@ BAD: dict[str, tuple[Any, ...]] = {
     "metric": ("manhattan",),
     "radius": (-1.0, float("nan"), "private"),
     "embedding": ("pca:0", "umap:2", 7),
-    "groups": (np.zeros(3, int), np.zeros(RECORDS)),
+    "groups": (np.zeros(3, int), np.full(RECORDS, np.nan)),
     "public": (np.ones((1, 12)), np.ones(12), np.ones((4, 3))),
     "private": (
         *(np.full((RECORDS, 12), bad) for bad in ("a", np.nan)),
@@ -286,7 +286,7 @@ BAD: dict[str, tuple[Any, ...]] = {
     ),
     "labels": (
         *(np.zeros((RECORDS - 1, 2)), np.zeros((RECORDS, 0))),
-        *(np.full((RECORDS, 2), bad) for bad in (0.5, np.nan)),
+        *(np.full((RECORDS, 2), bad) for bad in (0.5, "a")),
     ),
 }
 

@@ -207,20 +207,6 @@ def test_processes_never_overspend_together(
 # -- what an attacker would try --------------------------------------------------------------------
 
 
-def test_orders_belong_to_a_data_set() -> None:
-    ledger = pv.Ledger.in_memory()
-    budget = pv.Budget(epsilon=400.0, delta=1e-5)
-    near, far = np.linspace(1.02, 1.1, 20), np.linspace(5, 40, 20)
-    first = pv.Guardian(MECHANISM, budget, ledger, guarantee="worst-case", dataset="a", orders=near)
-    used = first.release(VOTES).epsilon
-    other = pv.Guardian(MECHANISM, budget, ledger, guarantee="ptr", dataset="b", orders=far)
-    other.release(np.zeros_like(VOTES[:2]), queries=2)
-    assert ledger.standing()[0]["used"] == pytest.approx(used)
-    again = pv.Guardian(MECHANISM, budget, ledger, guarantee="worst-case", dataset="a", orders=far)
-    with refused("orders"):
-        again.release(VOTES[:1])
-
-
 def test_a_secret_follows_from_the_key_alone_and_is_never_written(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with closing(pv.Ledger.open(path)) as first:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.attacks.conftest import accepted, in_a_child
 from tests.refusals import refused
 
-from privote.errors import LedgerError
+from privote.errors import InputError, LedgerError
+from privote.ledger import Archive
 from privote.ledger.store import START, Format, Row, SQLiteFile, SQLiteStore, Store
 
 Opener = Callable[[], Store]
@@ -176,3 +180,83 @@ def test_a_file_that_was_swapped_takes_nothing(path: Path, how: str) -> None:
         with refused(None, LedgerError):
             add(file, "a")
     assert file.run("SELECT name FROM things") == []
+
+
+# -- POSIX locks belong to a process ---------------------------------------------------------------
+
+ANOTHER = (  # a process that runs a statement and closes: the last one to do so removes the log
+    "import contextlib, sqlite3, sys\n"
+    "with contextlib.closing(sqlite3.connect(sys.argv[1])) as connection, connection:\n"
+    "    print([name for (name,) in connection.execute(sys.argv[2])])"
+)
+
+
+def in_another_process(path: Path, statement: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", ANOTHER, str(path), statement],
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=30,
+    )
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("how", ["a writer", "a reader", "another format", "as a file"])
+def test_a_second_look_at_an_open_file_keeps_its_locks(path: Path, how: str) -> None:
+    """Without them another process removes the log that this one goes on writing to."""
+    file = SQLiteFile(path, FORM)
+    add(file, "first")
+    if how == "as a file":
+        with refused("backup", InputError):
+            Archive.read(path)
+    elif how == "another format":
+        with refused(None, LedgerError):
+            SQLiteStore(path)
+    else:
+        SQLiteFile(path, FORM, readonly=how == "a reader").close()
+    in_another_process(path, "INSERT INTO things VALUES ('theirs')")
+    add(file, "ours")
+    found = in_another_process(path, "SELECT name FROM things ORDER BY rowid")
+    assert found == "['first', 'theirs', 'ours']"
+
+
+def test_whoever_writes_is_read_by_others_of_the_process_when_it_is_done(path: Path) -> None:
+    SQLiteFile(path, FORM).close()
+    reader, writer = SQLiteFile(path, FORM, readonly=True), SQLiteFile(path, FORM)
+    with refused(None, LedgerError):
+        add(reader, "a")
+    with writer.transaction():
+        writer.run("INSERT INTO things VALUES ('a')")
+        for use in (
+            lambda: reader.run("SELECT name FROM things"),
+            lambda: add(SQLiteFile(path, FORM), "b"),
+        ):
+            with refused(None, LedgerError):
+                use()
+    writer.close()
+    assert reader.run("SELECT name FROM things") == [("a",)]
+    with SQLiteFile(path, FORM).transaction():
+        pass
+    reader.close()
+    assert not path.with_name("ledger.db-wal").exists()  # the last one closed the file
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_leaves_an_open_file_alone(path: Path) -> None:
+    """SQLite would take the parent's locks for its own, and the parent's close remove its log."""
+    file = SQLiteFile(path, FORM)
+    add(file, "first")
+
+    def child() -> int:
+        found = [
+            accepted(LedgerError, add, file, "a"),
+            accepted(LedgerError, SQLiteFile, path, FORM),
+        ]
+        file.close()
+        return sum(found)
+
+    assert in_a_child(child) == 0
+    in_another_process(path, "INSERT INTO things VALUES ('theirs')")
+    add(file, "ours")
+    assert in_another_process(path, "SELECT count(*) FROM things") == "[3]"

@@ -9,7 +9,6 @@ import pytest
 from tests.refusals import refused
 
 import privote as pv
-from privote.mechanisms import cells
 
 ORDERS = np.array([1.5, 4.0, 32.0, 512.0])
 
@@ -38,28 +37,6 @@ def test_a_gate_among_very_many_voters_costs_what_needs_no_search() -> None:
     )
 
 
-@pytest.mark.parametrize("cost", [1.0, 0.01])
-def test_an_optimal_link_is_searched_where_it_still_moves(cost: float) -> None:
-    mechanism = pv.BinaryVoting(link=pv.OptimalLink(cost=cost, order=4.0))
-    every = cells.directed_costs(mechanism, np.arange(-3000, 3001), 3000, True, ORDERS)
-    np.testing.assert_array_equal(
-        mechanism.worst_case_rdp(3000, 1, ORDERS), every.max(axis=(0, 1, 2))
-    )
-    most = mechanism.worst_case_rdp(10**12, 1, ORDERS)
-    assert (most >= every.max(axis=(0, 1, 2))).all()
-    assert most[1] <= cost * (1 + 1e-9)
-    # Beyond the table's end its last entry holds, for odd and even margins.
-    far = np.array([10**11, 10**11 + 1, -(10**11)])
-    log_probs = mechanism.log_probs(far, 10**12)
-    assert log_probs[:, 0].tolist() == [-700.0, -700.0, log_probs[2, 0]]
-    assert log_probs[0].tolist() == log_probs[2, ::-1].tolist()
-
-
-def test_a_link_that_never_decides_is_refused_at_once() -> None:
-    with refused("cost"):
-        pv.BinaryVoting(link=pv.OptimalLink(cost=1e-12, order=4.0)).worst_case_rdp(10**9, 20)
-
-
 @pytest.mark.parametrize("norm", [1, 2])
 def test_ballots_of_very_many_labels_have_the_gaussian_bound(norm: int) -> None:
     clipped = pv.TauVoting(sigma=7.0, tau=1.8, norm=norm)
@@ -79,7 +56,6 @@ def test_ballots_of_very_many_labels_have_the_gaussian_bound(norm: int) -> None:
         pv.BinaryVoting(sigma=7.0),
         pv.BinaryVoting(sigma=7.0, quota=0.6),
         pv.BinaryVoting(sigma=7.0, gate=pv.Gate(threshold=8, sigma=3.0)),
-        pv.BinaryVoting(link=pv.OptimalLink(cost=0.01, order=4.0)),
         pv.TauVoting(sigma=7.0, tau=0.8),
         pv.TauVoting(sigma=7.0, tau=0.8, norm=1, grid=64),
         pv.PowersetVoting(sigma=2.0),

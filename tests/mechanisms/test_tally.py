@@ -88,6 +88,6 @@ def test_settings_that_do_not_go() -> None:
 
 
 def test_parameters_make_the_same_mechanism_again() -> None:
-    link = pv.BinaryVoting(link=pv.OptimalLink(cost=0.1, order=2.0))
-    for mech in (link, pv.TallyVoting(sigma=1.0, tau=1.8, grid=64)):
+    gated = pv.BinaryVoting(sigma=2.0, gate=pv.Gate(threshold=3, sigma=1.0))
+    for mech in (gated, pv.TallyVoting(sigma=1.0, tau=1.8, grid=64)):
         assert mechanism_of(mech.parameters()) == mech

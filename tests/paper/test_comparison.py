@@ -32,7 +32,6 @@ def test_rows_of_all_models(contest):
         contest.without_privacy(),
         contest.one_teacher(),
         contest.dpsgd(),
-        contest.dpsgd(adaptive=True),
     ]
     promised = [row["epsilon"] for row in rows]
     assert promised[1] is promised[2] is None

@@ -38,23 +38,15 @@ def test_more_noise_or_budget_never_buys_less(
         assert count(binary(sigma), voters, labels, epsilon * more, DELTA) >= here
 
 
-@pytest.mark.parametrize(
-    "mechanism",
-    [binary(7.0), pv.BinaryVoting(link=pv.OptimalLink(cost=0.05, order=4.0))],
-    ids=str,
-)
-def test_a_shared_budget_is_counted_as_a_ledger_counts_it(
-    mechanism: pv.Mechanism, tmp_path: Path
-) -> None:
+def test_a_shared_budget_is_counted_as_a_ledger_counts_it(tmp_path: Path) -> None:
+    mechanism = binary(7.0)
     size = {"voters": 20, "labels": 3, "epsilon": 8.0, "delta": DELTA}
     votes = np.zeros((500, 20, 3), bool)
     run = {"mechanism": mechanism, "epsilon": 8.0, "delta": DELTA, "seed": 0}
     worst = pv.label(votes, guarantee="worst-case", ledger=tmp_path / "worst.db", **run)
     allowed = pv.label(votes, guarantee="allowance", ledger=tmp_path / "allowance.db", **run)
-    assert planning.queries_for(mechanism, **size, rule="shared") == worst.answered
-    assert planning.allowance_for(mechanism, **size, rule="shared") == allowed.allowance
-    with refused("rule"):
-        planning.queries_for(mechanism, **size, rule="fair")
+    assert planning.queries_for(mechanism, **size, shared=True) == worst.answered
+    assert planning.allowance_for(mechanism, **size, shared=True) == allowed.allowance
 
 
 # -- sigma -----------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def test_the_price_fits_and_is_not_wasted(outcome, shared: bool) -> None:
     if not shared:
         assert less.epsilon(SIZE, 1e-6) > 1.0
         return
-    settled = Budget(**BUDGET).settled("shared", DEFAULT_ORDERS, None)
+    settled = Budget(**BUDGET).shared()
     assert settled.filter(DEFAULT_ORDERS).fitting(plan.curve, 1) == 1
     assert settled.filter(DEFAULT_ORDERS).fitting(less.rdp(SIZE, DEFAULT_ORDERS), 1) == 0
 

@@ -24,56 +24,41 @@ def plan(**numbers: Any) -> Plan:
 
 
 def test_noise_is_what_learning_leaves() -> None:
-    found = plan()
-    assert found.learns
-    need = 0.05 * 400 * 20
-    assert need <= found.allowance <= 1.25 * need * 1.08
-    order, rho = settled(8.0, 1e-5)
-    epsilon0 = learning_epsilon(rho, 60)
-    mu = math.sqrt(2 * found.allowance) / found.sigma
+    need, epsilon0 = 0.05 * 400 * 20, learning_epsilon(settled(8.0, 1e-5)[1], 60)
+    outlook = plan()
+    assert outlook.learns
+    assert need <= outlook.allowance <= 1.25 * need * 1.08
+    mu = math.sqrt(2 * outlook.allowance) / outlook.sigma
     assert mu == pytest.approx(mu_of_budget(8.0, 1e-5, epsilon0))
     assert gaussian_delta(mu, 8.0) < 1e-5  # the learning costs something, too
-    shared = plan(rule="shared")
-    mu = math.sqrt(2 * shared.allowance) / shared.sigma
-    assert order * (mu**2 / 2 + epsilon0**2 / 8) == pytest.approx(order * rho)
-    assert 0.9 < found.sigma / shared.sigma < 0.95
-    assert plan(rule="exclusive").sigma == found.sigma
-    assert found.noise_per_voter == found.sigma / 60
+    low, high = outlook.noise
+    assert low < outlook.noise_per_voter == outlook.sigma / 60 < high
+    assert low == plan(yes=0.02).noise_per_voter
 
 
-def test_quality_is_that_of_drawn_tallies() -> None:
+@pytest.mark.parametrize("kind", tallies.VOTERS)
+def test_quality_is_that_of_drawn_tallies(kind: str) -> None:
     rng = np.random.default_rng(1)
+    outlook = plan(voters=60, labels=12, queries=3000, yes=0.08)
+    falls, divided = tallies.VOTERS[kind]
     size = tallies.Size(voters=60, labels=12, queries=3000, yes=0.08)
-    found = plan(voters=60, labels=12, queries=3000, yes=0.08)
-    share, many = size.shares()
+    share, many = size.shares(falls)
     assert many.tolist() == [1.0] * 12
     assert share.mean() == pytest.approx(0.08)
-    assert (np.diff(share) < 0).all()
-    chance = rng.beta(0.6 * share, 0.6 * (1 - share), (3000, 12))
-    true = rng.binomial(60, chance)
-    released = np.rint(true + found.sigma * rng.standard_normal(true.shape)).astype(np.int64)
-    said = posterior(released, sigma=found.sigma, voters=60)
-    assert found.wanted == pytest.approx((true > 30).sum(), rel=0.1)
-    for by, quality in (("likely", found.quality), ("f1", found.quality_by_f1)):
-        ones, wanted = said.labels(released, by), true > 30
-        f1 = 2 * (ones & wanted).sum() / (ones.sum() + wanted.sum())
-        assert quality["f1"] == pytest.approx(f1, abs=0.04)
-    assert found.quality_by_f1["f1"] >= found.quality["f1"] - 0.01
+    true = rng.binomial(60, rng.beta(divided * share, divided * (1 - share), (3000, 12)))
+    released = np.rint(true + outlook.sigma * rng.standard_normal(true.shape)).astype(np.int64)
+    ones = posterior(released, sigma=outlook.sigma, voters=60).labels(released, "likely")
+    f1 = 2 * (ones & (true > 30)).sum() / (ones.sum() + (true > 30).sum())
+    assert outlook.quality[kind]["f1"] == pytest.approx(f1, abs=0.06)
 
 
-@pytest.mark.parametrize("rule", [None, "shared"])
-def test_what_is_needed_is_enough_and_not_much_more(rule: str | None) -> None:
-    found = plan(rule=rule)
-    assert found.quality["f1"] < found.target
-    for name, many in found.needed.items():
-        assert many is not None
-        enough = plan(rule=rule, **{name: many})
-        assert enough.quality["f1"] >= found.target - 0.02
-        short = {"voters": 0.85, "queries": 1.3, "epsilon": 0.85}[name] * many
-        less = plan(rule=rule, **{name: short if name == "epsilon" else int(short)})
-        assert less.quality["f1"] < found.target
-    assert "this should be enough" in found.changes[-1]
-    assert plan(voters=400).needed == {}
+def test_the_range_goes_from_clear_to_unclear_voters() -> None:
+    for numbers in ({}, {"voters": 250}, {"epsilon": 3.0, "labels": 15, "yes": 0.08}):
+        clear, middling, unclear = (each["f1"] for each in plan(**numbers).quality.values())
+        assert clear > middling > unclear or unclear == 0
+    # Sixty models whose labels are all rare had an F1 of .05 here.
+    wide = plan(voters=60, labels=15, queries=500, epsilon=3.0, yes=0.08).quality
+    assert wide["unclear"]["f1"] < 0.05 < wide["clear"]["f1"]
 
 
 @pytest.mark.parametrize(
@@ -90,14 +75,11 @@ def test_what_is_needed_is_enough_and_not_much_more(rule: str | None) -> None:
     ],
 )
 def test_any_numbers_give_a_plan(numbers: dict[str, Any]) -> None:
-    found = plan(**numbers)
-    for quality in (found.quality, found.quality_by_f1):
+    outlook = plan(**numbers)
+    for quality in outlook.quality.values():
         assert all(0 <= value <= 1 + 1e-9 for value in quality.values())
-    assert found.sigma > 0
-    if found.wanted < 0.5:
-        assert found.needed == {}
-        assert "no label at all" in found.changes[0]
-    json.dumps(found.facts())
+    assert outlook.sigma > 0
+    json.dumps(outlook.facts())
 
 
 @pytest.mark.parametrize(
@@ -109,7 +91,6 @@ def test_any_numbers_give_a_plan(numbers: dict[str, Any]) -> None:
         ({"queries": -1}, "queries"),
         ({"epsilon": 0.0}, "epsilon"),
         ({"delta": 1.0}, "delta"),
-        ({"rule": "mine"}, "rule"),
     ],
 )
 def test_bad_numbers(numbers: dict[str, Any], argument: str) -> None:
@@ -121,27 +102,25 @@ def test_bad_numbers(numbers: dict[str, Any], argument: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["tmc2007", "tmc2007-250", "voc2012"])
-def test_real_votes_are_about_as_good_as_planned(name: str) -> None:
-    # F1 was off by .07 on average, at most .24 too low (tmc2007-250 at 1) and .11 too high.
-    every, errors = load_teacher_votes(name).votes, []
+def test_labels_of_real_votes_are_within_the_range(name: str) -> None:
+    every = load_teacher_votes(name).votes
     for queries in (300, 1000):
         votes = every[np.random.default_rng(0).permutation(len(every))[:queries]]
         wanted = votes.sum(axis=1) > votes.shape[1] / 2
         for epsilon in (8.0, 4.0, 2.0, 1.0):
             release = pv.label(votes, epsilon=epsilon, delta=1e-5, seed=0)
-            found = plan(
+            outlook = plan(
                 voters=votes.shape[1],
                 labels=votes.shape[2],
                 queries=queries,
                 epsilon=epsilon,
                 yes=float(votes.mean()),
             )
-            assert 0.75 < found.sigma / release.mechanism["sigma"] < 1.35
-            for by, quality in (("likely", found.quality), ("f1", found.quality_by_f1)):
-                ones = pv.decide(release, by=by).labels == 1
-                f1 = 2 * (ones & wanted).sum() / max(1, ones.sum() + wanted.sum())
-                errors.append(quality["f1"] - f1)
-                print(f"{name} {queries} {epsilon:g} {by}: {f1:.2f}, planned {quality['f1']:.2f}")
-                assert epsilon < 4 or abs(errors[-1]) < 0.2
-    assert np.abs(errors).mean() < 0.15
-    assert np.max(errors) < 0.2  # too high
+            assert 0.75 < outlook.sigma / release.mechanism["sigma"] < 1.35
+            ones = release.labels == 1
+            f1 = 2 * (ones & wanted).sum() / max(1, ones.sum() + wanted.sum())
+            clear, middling, unclear = (each["f1"] for each in outlook.quality.values())
+            print(
+                f"{name} {queries} {epsilon:g}: {f1:.2f}, {unclear:.2f} {middling:.2f} {clear:.2f}"
+            )
+            assert unclear - 0.05 <= f1 <= clear + 0.1

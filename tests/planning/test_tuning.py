@@ -23,7 +23,6 @@ MECHANISMS: dict[str, pv.Mechanism] = {
     "binary": pv.BinaryVoting(sigma=5.0),
     "bar": pv.BinaryVoting(sigma=5.0, quota=0.3),
     "gated": pv.BinaryVoting(sigma=5.0, gate=GATE),
-    "link": pv.BinaryVoting(link=pv.OptimalLink(cost=0.12, order=5.0)),
     "tau": pv.TauVoting(sigma=5.0, tau=1.2),
     "powerset": pv.PowersetVoting(sigma=3.0),
     "plurality": pv.PluralityVoting(sigma=3.0),
@@ -114,7 +113,6 @@ def by_cells(one: Any, answered: Any, wanted: npt.NDArray[np.int8]) -> dict[str,
     "mechanism",
     [
         pv.BinaryVoting(sigma=2.0),
-        pv.BinaryVoting(link=pv.OptimalLink(cost=0.3, order=3.0)),
         pv.TauVoting(sigma=2.0, tau=1.5, norm=1),
         pv.PowersetVoting(sigma=1.5, max_positives=2),
         pv.PowersetVoting(sigma=1.5),
@@ -224,19 +222,14 @@ def test_grids() -> None:
         tau = pv.TauVoting(sigma=5.0, tau=1.0, norm=norm)
         taus = [each.parameters()["tau"] for each in planning.candidates("tau", tau, 15, 9)]
         assert (taus[0], taus[-1]) == (1, 9 ** (1 / norm))  # up to no clipping
-    link = pv.BinaryVoting(link=pv.OptimalLink(cost=1.0, order=4.0))
-    (same,) = planning.candidates("sigma", link, 15, 3, [5.0])
-    # At the bar, and at its own order, a vote costs about as much as with that sigma.
-    cost = same.parameters()["link"]["cost"]
-    assert cost / BINARY.surprise_rdp(15, 3, [4.0])[0] == pytest.approx(1.0, rel=0.15)
     with refused("mechanism"):
         planning.candidates("tau", BINARY, 15, 3)
 
 
 def test_mechanisms_side_by_side(votes: Any) -> None:
-    tuning = planning.tune(votes, planning.variants(15, EPSILON, DELTA, 3.0), **BUDGET)
+    tuning = planning.tune(votes, planning.variants(15, 3.0), **BUDGET)
     names = [each.mechanism.name for each in tuning.trials]
-    assert names[:5] == ["binary", "binary", "tau", "tau", "powerset"]
+    assert names[:4] == ["binary", "tau", "tau", "powerset"]
     assert list(tuning.left_out) == ["plurality (sigma=3)"]
     assert {each.mechanism.parameters().get("sigma", 3.0) for each in tuning.trials} == {3.0}
 

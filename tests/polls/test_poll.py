@@ -97,13 +97,72 @@ def test_intervals_and_calls_hold_as_often_as_promised() -> None:
 
 
 def test_a_poll_that_chance_decides_says_so() -> None:
-    for source, epsilon in (({"voter": "ab", "Ada": "11", "Bo": "01"}, 1.0), (BALLOTS, 0.05)):
+    for source, epsilon in (
+        ({"voter": ["a", "b"], "Ada": [1, 1], "Bo": [0, 1]}, 1.0),
+        (BALLOTS, 0.05),
+    ):
         with pytest.warns(pv.PrivoteWarning, match="winners are random"):
             result = pv.poll(source, epsilon=epsilon, delta=1e-6)
         assert result.plan.chance
         assert result.uncertain == result.winners
     assert 300 < result.plan.gap < 600  # less than there are voters, more than half of them
     assert pv.poll(BALLOTS, **BUDGET, seed=0).plan.chance is None
+
+
+@pytest.mark.parametrize("yes", [0, 150])  # nobody approves anything; a tie
+def test_noise_is_no_winner_where_what_was_drawn_tells(yes: int) -> None:
+    tie = {"voter": range(300), "Ada": [1] * yes + [0] * (300 - yes)}
+    tie["Bo"] = tie["Ada"]
+    told = pv.poll(tie, seats=1, mechanism="counts", **BUDGET, seed=1)
+    assert told.shares is None
+    assert told.uncertain == told.winners == tuple(told.facts()["uncertain"])
+    bare = pv.poll(tie, seats=1, mechanism="top-m", **BUDGET)
+    assert (bare.uncertain, bare.facts()["uncertain"]) == ((), None)
+    assert "is not told" in bare.statement()
+    assert bare.sealed.ties == told.sealed.ties == ("Ada", "Bo")
+    assert pv.poll(BALLOTS, seats=1, mechanism="counts", **BUDGET).uncertain == ()
+
+
+def test_whose_ballot_is_protected_is_said_as_far_as_it_is_known() -> None:
+    named = pv.poll(BALLOTS, **BUDGET)
+    nameless = pv.poll({name: BALLOTS[name] for name in ("Ada", "Bo")}, **BUDGET)
+    for result, roll in ((named, "voter"), (nameless, None)):
+        assert result.facts()["roll"] == result.roll == roll
+        for words in (result.statement(), result.facts()["neighbours"]):
+            assert ("one person's ballot" in words) is (roll is not None)
+            assert ("one ballot" in words) is (roll is None)
+
+
+QUESTIONS = {"voter": range(600), "Q1": ["Ada"] * 400 + ["Bo"] * 200, "Q2": ["Bo;Cy"] * 600}
+ASKED = {"column": ["Q1", "Q2"], "options": {"Q1": ["Ada", "Bo"], "Q2": ["Ada", "Bo", "Cy"]}}
+
+
+@pytest.mark.parametrize(
+    ("more", "mechanism", "won"),
+    [
+        ({}, "binary", ["Ada", "Bo Cy"]),
+        ({"seats": 1, "most": 2}, "top-m", ["Ada", "Bo|Cy"]),
+        ({"seats": 1, "shares": True}, "counts", ["Ada", "Bo|Cy"]),
+    ],
+)
+def test_several_questions_are_one_charge(charged: dict[str, Any], more, mechanism, won) -> None:
+    result = pv.poll(QUESTIONS, **charged, **ASKED, **more, seed=2)
+    assert result.plan.mechanism.facts()["mechanism"] == mechanism
+    assert result.plan.size.questions == (2, 3)
+    for (question, part), names, expected in zip(
+        result.by_question(), ASKED["options"].values(), won, strict=True
+    ):
+        assert " ".join(part.winners) in expected.split("|")
+        assert part.options == tuple(names)
+        assert result.facts()["questions"][question]["winners"] == list(part.winners)
+        assert {f"{question}: {name}" for name in part.winners} <= set(result.winners)
+        assert part.shares is None or len(part.shares) == len(part.calls) + 1 == len(names)
+    assert "all questions together" in result.statement()
+    assert result.epsilon <= 1.0
+    assert result.ledger is not None
+    assert result.ledger["entry"] == 3
+    with refused("seats"):
+        pv.poll(QUESTIONS, **BUDGET, **ASKED, seats=2)
 
 
 def test_a_seed_is_said_and_noise_is_fresh_without() -> None:
@@ -174,7 +233,7 @@ def test_it_is_charged_then_drawn_and_what_was_drawn_is_resumed(
         with refused(None, ChargedError):
             pv.poll(BALLOTS, **asked)
     assert not (tmp_path / "poll.json").exists()
-    other = {"voter": "ab", "Eve": "10", "Bo": "01"}
+    other = {"voter": ["a", "b"], "Eve": [1, 0], "Bo": [0, 1]}
     with refused(None, ChargedError), pytest.warns(pv.PrivoteWarning):
         pv.poll(other, **asked, resume=True)
     result = pv.poll(BALLOTS, **asked, resume=True)

@@ -81,9 +81,13 @@ def test_the_forms_of_a_table_say_the_same(tmp_path: Path, text: str | bytes, mo
     assert found.size.most == 3  # no rule: never the largest ballot seen
 
 
-def test_a_frame_is_a_table() -> None:
+def test_a_frame_is_a_table(tmp_path: Path) -> None:
     frame = pd.DataFrame({"voter": ["a", "b"], "Ada": [True, False], "Bo": [1.0, np.nan]})
-    assert read(frame).tally.counts.tolist() == [1, 1]
+    frame.to_parquet(tmp_path / "p.parquet")
+    for source in (frame, tmp_path / "p.parquet"):
+        assert read(source).tally.counts.tolist() == [1, 1]
+        with refused("encoding"):
+            read(source, encoding="utf-8")
     points = {"voter": ["a", "b"], "Ada": [3, 0], "Bo": [2.0, None]}
     assert read(points, each=3).tally.counts.tolist() == [3, 2]
     with refused("top"):
@@ -143,6 +147,103 @@ def test_lists_have_commas_and_empty_ballots_and_are_kept_back(tmp_path: Path) -
         read(file(tmp_path, "poll.csv", "voter,approved\nann,Ada;secret\n"), **LISTED)
     assert "secret" not in str(error.value)
     assert "secret" in str(error.value.sealed)
+
+
+@pytest.mark.parametrize(
+    ("heads", "roll"),
+    [
+        ("Timestamp;Email Address", "Email Address"),  # Google
+        ("Timestamp;USERNAME ", "USERNAME"),
+        ("ID;Start time;Completion time;Email;Name", "Email"),  # Microsoft
+        ("ID;Start time;Completion time", None),
+        ("id;submitdate;lastpage;startlanguage;token", "token"),  # LimeSurvey
+        ("Respondent ID;Collector ID;Start Date;End Date;IP Address", "Respondent ID"),
+        ("StartDate;EndDate;IPAddress;RecordedDate;ResponseId;RecipientEmail", "RecipientEmail"),
+        ("ResponseId", None),  # Qualtrics: it numbers responses, not people
+        ("#;Submit Date (UTC);Network ID", None),  # Typeform
+        ("e-mail", "e-mail"),
+        ("User  name", "User  name"),
+        ("Participant", "Participant"),
+        ("id;name", "id"),
+    ],
+)
+def test_what_form_services_add_is_no_option(tmp_path: Path, heads: str, roll: str | None) -> None:
+    first = ";".join(f"{place}a" for place in range(heads.count(";") + 1))
+    rows = f"{heads};Ada;Bo\n{first};1;0\n{first.replace('a', 'b')};1;1\n"
+    found = read(file(tmp_path, "p.csv", rows))
+    assert (found.options, found.roll) == (("Ada", "Bo"), roll)
+    assert found.tally.counts.tolist() == [2, 1]
+    public = " ".join(found.notes)
+    assert ("double votes cannot be detected" in public) is (roll is None)
+    assert all(repr(head.strip()) in public for head in heads.split(";")[1:] if head != roll)
+    with refused(None, BallotError):  # the same voter, or response
+        read(file(tmp_path, "p.csv", rows.replace("b;", "A ;")))
+
+
+def test_a_voter_named_twice_has_one_ballot_if_it_is_said_which(tmp_path: Path) -> None:
+    path = file(tmp_path, "p.csv", "Email,Ada,Bo\nUser3@x,1,0\nb@x,1,1\nuser3@x ,0,1\n")
+    for which, counts in (("first", [2, 1]), ("last", [1, 2])):
+        found = read(path, duplicates=which)
+        assert (found.voters, found.repeated) == (2, 1)
+        assert found.tally.counts.tolist() == counts
+        assert found.notes[-1].startswith("1 row repeated a voter")
+    twice = PB.replace("b;31", "a;31")
+    found = read(file(tmp_path, "p.pb", twice), duplicates="last")
+    assert (found.voters, found.tally.counts.tolist()) == (3, [2, 1, 1])
+    for source in (path, file(tmp_path, "n.csv", "Ada,Bo\n1,0\n"), file(tmp_path, "p.cat", CAT)):
+        with refused("duplicates"):
+            read(source, duplicates="both" if source == path else "first")
+    for name in ("anonymous", True, 2**60, ["a"]):  # Microsoft's word without an account; no names
+        with refused(None, BallotError):
+            read({"Email": [name, "b"], "Ada": [1, 0], "Bo": [0, 1]})
+
+
+def test_options_of_records_are_named(tmp_path: Path) -> None:
+    records = [{"who": "a", "Ada": 1}, {"who": "b", "Bo": True, "Zoe": 1, "weight": 2}]
+    with refused("options"):
+        read(records)
+    found = read(records, options=["Ada", "Bo"], voter="who")
+    assert (found.options, found.roll) == (("Ada", "Bo"), "who")
+    assert found.tally.counts.tolist() == [1, 1]
+    assert read(records, options=["Ada", "Bo"]).roll is None
+    frame = pd.DataFrame({"who": ["a", "b"], "likes": [["Ada", "Bo"], ["Ada"]]})
+    frame.to_parquet(tmp_path / "p.parquet")
+    for source in (frame, tmp_path / "p.parquet", frame.to_dict("records")):
+        found = read(source, column="likes", options=NAMES, voter="who")
+        assert found.tally.counts.tolist() == [2, 1, 0]
+    for cell in ({"Ada": 1}, [["Ada"]], [None], "Zoe"):
+        with refused(None, BallotError):
+            read({"likes": [cell, "Ada"]}, column="likes", options=NAMES)
+    with refused(None, BallotError):
+        read({"voter": ["a", "b"], "Weight": [1, 2], "Ada": [1, 0], "Bo": [0, 1]})
+
+
+def test_a_separator_may_stand_inside_an_option() -> None:
+    options = ["Yes", "Yes, with conditions", "No; never", "No"]
+    cells = ["Yes, with conditions", "Yes, No", '"Yes, with conditions", No', "no; NEVER; Yes;", ""]
+    found = read({"Q": cells}, column="Q", options=options)
+    assert found.tally.counts.tolist() == [2, 2, 1, 2]
+    for bad in (["Yes", "yes "], ["Yes"], ["Yes", ""]):
+        with refused():
+            read({"Q": cells}, column="Q", options=bad)
+
+
+def test_several_columns_are_several_questions() -> None:
+    rows = {"Email": ["a", "b"], "Q1": ["Ada;Bo", "Ada"], "Q2": ["Red", None]}
+    options = {"Q1": NAMES, "Q2": ["Red", "Blue"]}
+    found = read(rows, column=["Q1", "Q2"], options=options)
+    assert found.options == ("Q1: Ada", "Q1: Bo", "Q1: Cy", "Q2: Red", "Q2: Blue")
+    assert found.tally.counts.tolist() == [2, 1, 0, 1, 0]
+    assert (found.size.squared_shift, found.size.changes) == (5, 5)
+    one = {"column": ["Q1", "Q2"], "options": options, "most": 1, "invalid": "empty"}
+    assert (read(rows, **one).emptied, read(rows, **one).size.squared_shift) == (1, 4)
+    both = read({**rows, "Q1": ["Red", "Red"]}, column=["Q1", "Q2"], options=["Red", "Blue"])
+    assert both.options[2:] == ("Q2: Red", "Q2: Blue")
+    for column, names in ((["Q1", "Q1"], NAMES), (["Q1", "Q2"], {"Q1": NAMES}), ("Q3", NAMES)):
+        with refused():
+            read(rows, column=column, options=names)
+    with refused("each"):
+        read(rows, column="Q2", options=["Red", "Blue"], each=2)
 
 
 def test_points_and_ballots_beyond_the_rule(tmp_path: Path) -> None:

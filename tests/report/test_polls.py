@@ -66,9 +66,20 @@ def test_uncertain_winners_are_marked_where_they_are_named(rule) -> None:
     assert pv.poll(BALLOTS, **BUDGET, seats=1).uncertain == ()  # no counts, no verdict
 
 
+def test_each_question_has_its_own_winners_and_shares() -> None:
+    rows = {"Email": range(300), "Colour?": ["Red"] * 300, "Day?": ["Mon;Tue"] * 300}
+    options = {"Colour?": ["Red", "Blue"], "Day?": ["Mon", "Tue", "Wed"]}
+    asked = {"column": list(options), "options": options, "seats": 1, "seed": 1, **BUDGET}
+    page = poll_page(pv.poll(rows, shares=True, **asked))
+    for words in ("Colour?: Winners", "Day?: Winners", "Day?: Shares", "is the public roll"):
+        assert words in page
+    assert page.count('class="bar"') == 5
+    assert "Day?: Shares" not in poll_page(pv.poll(rows, **asked))
+
+
 @pytest.mark.filterwarnings("ignore:winners are random")
 def test_many_options_stay_on_one_sheet() -> None:
-    many = {"voter": "ab"} | {f"option {place}": "10" for place in range(80)}
+    many = {"voter": ["a", "b"]} | {f"option {place}": [1, 0] for place in range(80)}
     page = poll_page(pv.poll(many, shares=True, **BUDGET, seed=1))
     assert page.count('class="bar"') == 25
     assert "55 more options" in page

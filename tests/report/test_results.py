@@ -75,7 +75,7 @@ def test_by_label_how_many_ones_and_how_sure() -> None:
 
 
 def test_marks_follow_the_guarantee() -> None:
-    assert {mark(g) for g in ("allowance", "worst-case", "ptr")} == {UNCONDITIONAL}
+    assert {mark(g) for g in ("allowance", "worst-case")} == {UNCONDITIONAL}
     assert mark("data-dependent") == OWNER_ONLY
     assert mark("data-dependent", sanitized=True) == SANITIZED
     with refused("guarantee", value="trust me"):

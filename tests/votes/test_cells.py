@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from privote.errors import InputError
 from privote.votes.cells import ODD, YesNo, canonical, day, is_gap, name_of, number, word
 
 ZONE = datetime.timezone(datetime.timedelta(hours=5))
@@ -49,7 +50,7 @@ def test_gaps() -> None:
 
 
 def test_numbers_and_days() -> None:
-    assert [number(cell) for cell in ("1.5", "1e3", True, np.int64(4))] == [1.5, 1000.0, 1.0, 4.0]
+    assert [number(c) for c in ("1.5", "1e3", True, "TRUE", 4)] == [1.5, 1000.0, 1.0, 1.0, 4.0]
     assert [day(cell) for cell in ALIKE["2024-01-31"]] == [19753.0] * 7
     assert day("31/01/2024", "%d/%m/%Y") == 19753.0
     for cell in ("1_000", "x", "1,5", "\u0661", "inf", 1e31, datetime.date(2024, 1, 31)):
@@ -83,3 +84,6 @@ def test_what_a_name_is() -> None:
     assert [name_of(cell) for cell in (" a ", "'=b", 7, 7.0, np.int8(7), None, float("nan"))] == [
         "a", "=b", "7", "7", "7", "", "",
     ]  # fmt: skip
+    for odd in (True, 2**53, 1e17):
+        with pytest.raises(InputError):
+            name_of(odd)

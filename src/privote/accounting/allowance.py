@@ -165,6 +165,14 @@ def learning_epsilon(rho: float, voters: int) -> float:
     return wanted if wanted**2 / 8 <= _MOST * rho else 0.0
 
 
+def line(epsilon0: float, mu: float) -> float:
+    """Return rho: learning with epsilon0 and then mu-GDP cost at most rho times the order.
+
+    A choice of range epsilon0 costs order epsilon0^2 / 8, and mu-GDP order mu^2 / 2.
+    """
+    return epsilon0**2 / 8 + mu**2 / 2
+
+
 def mu_at_order(left: float, order: float) -> float:
     """Return the mu of tallies that cost no more than this at a pinned order: order mu^2 / 2."""
     return math.sqrt(2 * max(left, 0.0) / order)

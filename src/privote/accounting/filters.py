@@ -6,8 +6,7 @@ summed curve still allows" lets the settling order follow the history, too, and 
 charges can be steered so that each branch settles where it looks cheapest. So a budget has a rule,
 fixed with it, for good:
 
-- *Shared* by mechanisms of any kind: one order is pinned. Or m orders, each with delta / m: the
-  histories are split by the order at which they settle, and the union over m parts costs delta.
+- *Shared* by mechanisms of any kind: one order is pinned.
 - *Exclusive* to one curve: every charge is a multiple of the first. Then what fits is a number
   of multiples, known from the first charge on, and all orders may be used: the best one for that
   number is the fixed one.
@@ -40,21 +39,15 @@ def pinned_order(budget: float, delta: float, orders: Floats = DEFAULT_ORDERS) -
     return float(orders[np.argmax(largest_curve(budget, orders, delta) / orders)])
 
 
-def likely_orders(budget: float, delta: float, own: float | None = None) -> Floats:
+def likely_orders(budget: float, delta: float) -> Floats:
     """Return a few orders around the one where a full budget most likely settles, and the largest.
 
     The largest are where a few charges settle whose cost no longer rises with the order.
 
     For plans that ask prices again and again. Were the best order another, epsilon would be
     overstated, and never understated.
-
-    Parameters
-    ----------
-    own
-        The order that a mechanism was made for, if for one.
     """
-    likely = pinned_order(budget, delta) if own is None else own
-    place = int(np.searchsorted(DEFAULT_ORDERS, likely))
+    place = int(np.searchsorted(DEFAULT_ORDERS, pinned_order(budget, delta)))
     near = DEFAULT_ORDERS[max(0, place - _NEAR) : place + _NEAR + 1]
     return np.union1d(near, DEFAULT_ORDERS[-_NEAR:])
 
@@ -92,14 +85,14 @@ class RenyiFilter:
     budget, delta
         The promise.
     pinned
-        The orders of a shared budget; None if it is exclusive to the first curve.
+        The order of a shared budget; None if it is exclusive to the first curve.
     orders
         The orders of every curve that is charged: (orders,).
     """
 
     budget: float
     delta: float
-    pinned: tuple[float, ...] | None
+    pinned: float | None
     orders: Floats
     _unit: Floats | None = field(default=None, repr=False)
     _times: float = field(default=0.0, repr=False)
@@ -124,7 +117,7 @@ class RenyiFilter:
             return epsilon_at((self._times + more) * unit, self.orders, self.delta)[0]
         total = times * each if self._unit is None else self._unit + times * each
         at = self._places()
-        return epsilon_at(total[at], self.orders[at], self.delta / len(at))[0]
+        return epsilon_at(total[at], self.orders[at], self.delta)[0]
 
     def slope(self) -> float:
         """Return the largest rho so that a Gaussian-like curve, rho times the order, still fits."""
@@ -153,21 +146,20 @@ class RenyiFilter:
 
     def _left(self) -> tuple[list[int], Floats]:
         """Return the places of the orders that count, and what is left there."""
-        at = [*range(len(self.orders))] if self.pinned is None else self._places()
+        at = self._places()
         used = np.zeros(len(self.orders)) if self._unit is None else self._unit
         if self.pinned is None:
             used = self._times * used
-        split = 1 if self.pinned is None else len(at)
-        return at, largest_curve(self.budget, self.orders[at], self.delta / split) - used[at]
+        return at, largest_curve(self.budget, self.orders[at], self.delta) - used[at]
 
     def _places(self) -> list[int]:
-        """Return where the pinned orders stand among the curve's."""
-        assert self.pinned is not None
-        places = [int(np.searchsorted(self.orders, order)) for order in self.pinned]
-        for place, order in zip(places, self.pinned, strict=True):
-            if place == len(self.orders) or self.orders[place] != order:
-                raise InputError("orders", f"must include {order:g}, the order of this budget")
-        return places
+        """Return where the orders that count stand among the curve's."""
+        if self.pinned is None:
+            return [*range(len(self.orders))]
+        place = int(np.searchsorted(self.orders, self.pinned))
+        if place == len(self.orders) or self.orders[place] != self.pinned:
+            raise InputError("orders", f"must include {self.pinned:g}, the order of this budget")
+        return [place]
 
     def _multiple(self, curve: Floats) -> float:
         """Return how often the first curve covers this one; refuse one that is no multiple."""
@@ -181,6 +173,6 @@ class RenyiFilter:
             raise BudgetError(
                 "this budget is exclusive: every charge must be a multiple of the first, from "
                 "the same mechanism with the same number of voters and labels. For several "
-                "mechanisms set a shared budget before the first charge"
+                "mechanisms use a ledger in a file"
             )
         return math.nextafter(float(ratio.max()), math.inf)

@@ -37,8 +37,6 @@ DEFAULT_ORDERS.setflags(write=False)
 #: compared with a budget: floats may round it below its exact value, in the 10th digit or later.
 UPWARDS = 1 + 1e-9
 
-FARTHEST = 700.0  # logits of coins end here: the rarer side then has probability 1e-304
-
 _SERIES_TERMS = 14  # of a series used for |x| <= 1/2: the next term is below 1e-16 of the sum
 
 
@@ -46,7 +44,7 @@ def check_orders(orders: Orders | None) -> Floats:
     """Return ``orders`` as a checked 1-D array; ``None`` means ``DEFAULT_ORDERS``."""
     if orders is None:
         return DEFAULT_ORDERS
-    array = np.atleast_1d(numbers("orders", orders))
+    array: Floats = np.atleast_1d(numbers("orders", orders))
     if array.ndim != 1 or array.size == 0:
         raise InputError("orders", f"must be a non-empty 1-D sequence, got shape {array.shape}")
     if not (np.isfinite(array).all() and (array > 1).all()):
@@ -134,49 +132,6 @@ def paired_divergence(log_p: Floats, log_q: Floats, orders: Floats) -> Floats:
 def two_sided(log_p: Floats, log_q: Floats, orders: Floats) -> Floats:
     """Return the larger of D_a(P || Q) and D_a(Q || P): (..., orders)."""
     return np.maximum(divergence(log_p, log_q, orders), divergence(log_q, log_p, orders))
-
-
-def coin(logit: float) -> tuple[float, float]:
-    """Return log Pr[0], log Pr[1] for a logit of Pr[1]."""
-    soft = math.log1p(math.exp(-abs(logit)))
-    return (-soft - max(logit, 0.0), -soft - max(-logit, 0.0))
-
-
-def farthest_logit(
-    logit: float, order: float, most: float, *, gain: float = 0.0, mirrored: bool = False
-) -> float:
-    """Return the largest logit whose coin is within a divergence of the coin at ``logit``.
-
-    Both directions count. They are convex in the probability and least where both coins are the
-    same, so the largest is found by bisection.
-
-    Parameters
-    ----------
-    most
-        The divergence, at this order.
-    gain
-        What a 1 tells besides: its own divergence at this order.
-    mirrored
-        Compare with the negative of the logit that is looked for, instead.
-    """
-    here, told = coin(logit), (order - 1) * gain
-
-    def within(p: tuple[float, float], q: tuple[float, float]) -> bool:
-        zero, one = order * p[0] - (order - 1) * q[0], order * p[1] - (order - 1) * q[1] + told
-        top = max(zero, one)
-        return (top + math.log(math.exp(zero - top) + math.exp(one - top))) / (order - 1) <= most
-
-    def fits(candidate: float) -> bool:
-        there = coin(candidate)
-        near = (there[1], there[0]) if mirrored else here
-        return within(near, there) and within(there, near)
-
-    low, high = logit, FARTHEST
-    if low >= high or fits(high):
-        return high
-    while low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low  # the side that was seen to fit, so rounding never spends more
 
 
 def check_delta(delta: float) -> float:

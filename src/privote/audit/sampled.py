@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.special import betaincinv
 
 from ..accounting.renyi import Orders, check_delta, check_orders, epsilon, rounded_up
-from ..errors import InputError, whole
+from ..errors import InputError, numbers, whole
 from ..mechanisms import Mechanism
 
 Ints = npt.NDArray[np.int64]
@@ -83,6 +83,8 @@ def sampled(
     seed
         ``None`` draws from the secure source, as a real release does.
     """
+    for name, cast in (("votes", votes), ("neighbour_votes", neighbour_votes)):
+        numbers(name, cast)
     here, there = np.asarray(votes), np.asarray(neighbour_votes)
     if here.shape != there.shape or here.ndim != 3:
         raise InputError(

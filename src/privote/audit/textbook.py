@@ -2,10 +2,9 @@
 
 Every ballot a voter could cast and every label vector that could be released is listed, as the
 mechanism lists them, and the probability of each is worked out the plain way. Nothing here calls
-the code under audit, except that an :class:`privote.OptimalLink` is asked for the probabilities it
-defines. A mechanism of which this book knows nothing is taken at its word: its own distribution is
-what its prices are held to. Only for small elections: there are up to 3^labels ballots and as many
-outcomes.
+the code under audit. A mechanism of which this book knows nothing is taken at its word: its own
+distribution is what its prices are held to. Only for small elections: there are up to 3^labels
+ballots and as many outcomes.
 """
 
 from __future__ import annotations
@@ -164,8 +163,6 @@ class Textbook:
         """Return the margins of single votes, and log Pr[0], log Pr[1] there."""
         mech: Any = self.mechanism
         yes, no = (census @ (self.ballots == vote) for vote in (1, 0))
-        if mech.link is not None:
-            return yes - no, mech.link.log_probs(yes - no, self.voters)
         if mech.quota is None and mech.false_alarm is None:
             return yes - no, _yes_no((yes - no) / (math.sqrt(2) * mech.sigma))
         bar = (

@@ -78,7 +78,7 @@ class Prices:
         """
         noise, terms = self.terms.shared, self.terms
         assert noise is not None
-        room = _settled(noise, terms.epsilon, terms.delta).filter(DEFAULT_ORDERS).fitting
+        room = _settled(terms.epsilon, terms.delta).filter(DEFAULT_ORDERS).fitting
         found = []
         for sizes in {frozenset(self._sizes(party)) for party in terms.voters(querier)}:
             if shares >= min(sizes):
@@ -121,15 +121,14 @@ def _largest(
     """Return the largest equal share of an allowance, one for each size of electorate."""
     each = np.max([_curve(mechanism, "surprise_rdp", n, labels) for n in voters], axis=0)
     within = budget * (1 if len(voters) == 1 else 1 - _ROUNDING)
-    settled = replace(_settled(mechanism, budget, delta), epsilon=within)
+    settled = replace(_settled(budget, delta), epsilon=within)
     return settled.filter(DEFAULT_ORDERS).fitting(FACTOR * len(voters) * each, MOST)
 
 
-def _settled(mechanism: Mechanism | SharedNoise, budget: float, delta: float) -> Budget:
+def _settled(budget: float, delta: float) -> Budget:
     """Return a party's budget as the ledger settles it: at its order all shares must fit."""
     # Shared: querying parties have electorates of different sizes, so curves of their own.
-    whole = Budget(epsilon=budget, delta=delta, rule="shared")
-    return whole.settled("shared", DEFAULT_ORDERS, mechanism.own_order)
+    return Budget(epsilon=budget, delta=delta).shared()
 
 
 class Charges:
@@ -191,8 +190,7 @@ class Charges:
         }
         return Accounts(
             ledger=self.ledger,
-            budget=_settled(terms.priced, terms.epsilon, terms.delta),
-            orders=DEFAULT_ORDERS,
+            budget=_settled(terms.epsilon, terms.delta),
             dataset=party,
             consumer=querier,
             stamp=stamp,

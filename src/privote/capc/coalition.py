@@ -360,7 +360,7 @@ def terms_of(mechanism: Mechanism, parties: int, queries: int, **budget: Any) ->
     whole("parties", parties, 2)
     whole("queries", queries)
     counted, labels = mechanism.with_grid(_GRID), tuple(f"digit {d}" for d in range(10))
-    shareable = counted.counted(len(labels)).shares is not None
+    shareable = counted.counted(len(labels)).weights is None
     return Terms(
         name="rehearsal",
         labels=labels,

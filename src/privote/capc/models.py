@@ -24,7 +24,7 @@ from scipy.special import expit, logit
 
 from .. import metrics
 from .._version import check_written, written
-from ..errors import InputError, positive, whole
+from ..errors import InputError, numbers, positive, whole
 from ..files import complete
 from ..votes.arrays import ArrayFile
 from .programs import IntArray
@@ -156,10 +156,7 @@ class SiteModel:
 
 def rows_of(X: Any, features: int) -> Floats:
     """Return finite rows (rows, features) as float64."""
-    try:
-        rows = np.asarray(X.toarray() if sp.issparse(X) else X, np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError("X", "must contain numbers", sealed=f"{error!s:.60}") from None
+    rows = numbers("X", X.toarray() if sp.issparse(X) else X).astype(np.float64)
     if rows.ndim != 2 or rows.shape[1] != features:
         raise InputError("X", f"must have the shape (rows, {features})", rows.shape)
     if not np.isfinite(rows).all():

@@ -10,8 +10,8 @@ that its accounting applies word for word. The gate's N2 is the same on the abso
 N covers the whole line, also where no tally can lie. Should a margin be wrong by a known s (a mask
 that is off by one), the release is the link at m + s: the same link with another bar. A changed
 vote moves Gaussian noise as far as before, so it costs at most order / sigma^2 wherever the bar
-stands, and an optimal link at its own order at most its ``cost``. Noise within the legal margins
-only would make labels beyond them certain, and so one wrong input fatal.
+stands. Noise within the legal margins only would make labels beyond them certain, and so one wrong
+input fatal.
 
 The sites': each answering site draws an equal share and splits it into two uniform 64-bit halves,
 one for the guardian and one for the querying site; they meet inside the decision only
@@ -25,16 +25,16 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ..accounting.gaussian import GaussianLink
 from ..accounting.renyi import Floats, Orders, check_orders
 from ..accounting.worst_case import line_supremum
 from ..entropy import Entropy
 from ..errors import InputError, UnavailableError
-from ..links import GaussianLink, Link, SkellamLink, skellam, skellam_table
 from ..mechanisms import Gate, Mechanism
 from .programs import IntArray
 
@@ -51,7 +51,7 @@ _LONGEST_TABLE = 1 << 20
 
 
 def vote_noise(
-    link: Link, voters: int, shape: tuple[int, ...], entropy: Entropy, grid: int = 1
+    link: GaussianLink, voters: int, shape: tuple[int, ...], entropy: Entropy, grid: int = 1
 ) -> IntArray:
     """Draw N of this shape: Pr[m + N >= 0] = Pr[1 | m] for every integer m.
 
@@ -64,8 +64,7 @@ def vote_noise(
     """
 
     def log_probs(margins: IntArray) -> Floats:
-        # Whole votes stay integers: an optimal link is defined on those only.
-        return link.log_probs(margins if grid == 1 else margins / grid, voters)
+        return link.log_probs(margins / grid, voters)
 
     return -smallest(log_probs, shape, entropy)
 
@@ -125,6 +124,10 @@ def _search(
 class SharedNoise:
     """A vote with noise from the sites: what is drawn, what it costs, what remains of it.
 
+    A share is the difference of two Poisson numbers, so any n - 1 of n shares add up to a Skellam
+    number, whose integers cover the whole line. A tie is a yes: that is in the probabilities, and
+    so in the price.
+
     Parameters
     ----------
     vote, gate
@@ -141,22 +144,18 @@ class SharedNoise:
     gate: Gate | None = None
     known: int = 1
 
-    #: The Rényi order it was made for: none in particular.
-    own_order: ClassVar[float | None] = None
-
     @classmethod
     def of(cls, mechanism: Mechanism, labels: int) -> SharedNoise:
         """Return the shared noise of a mechanism, if it can have one."""
         counted = mechanism.counted(labels)
-        if counted.shares is None or counted.weights is not None:
+        if counted.weights is not None:
             raise UnavailableError(
-                "noise = 'sites' needs Gaussian noise and unweighted votes, as in binary voting "
-                "with a sigma: optimal links and weighted ballots cannot be split into shares; "
-                f"use 'guardian' for {mechanism}"
+                "noise = 'sites' needs unweighted votes, as in binary voting: use 'guardian' for "
+                f"{mechanism}"
             )
-        noise = cls(vote=counted.shares, gate=mechanism.gate)
-        for link in noise.links:
-            if link.sigma * link.steps > _MOST_UNITS:
+        noise = cls(vote=counted.vote, gate=mechanism.gate)
+        for sigma in noise.sigmas:
+            if sigma * noise.steps > _MOST_UNITS:
                 raise InputError(
                     f"mechanism: sigma must be at most {_MOST_UNITS / noise.steps:g} with "
                     f"noise = 'sites' (of a gate {1 / math.sqrt(2):.2f} of that), got {mechanism}"
@@ -169,36 +168,37 @@ class SharedNoise:
         return max(1, min(_MOST_STEPS, math.ceil(_UNITS / self.vote.sigma)))
 
     @property
-    def links(self) -> tuple[SkellamLink, ...]:
-        """The link of the vote and, with a gate, that of the absolute margin."""
-        vote, gate = self.vote, self.gate
-        bar = {"quota": vote.quota, "false_alarm": vote.false_alarm}
-        first = SkellamLink(sigma=vote.sigma, steps=self.steps, known=self.known, **bar)
-        if gate is None:
-            return (first,)
-        second = SkellamLink(sigma=math.sqrt(2) * gate.sigma, steps=self.steps, known=self.known)
-        return first, second
+    def sigmas(self) -> tuple[float, ...]:
+        """Of the noise on the margin, over the root of 2: the vote's and, with a gate, its own."""
+        gate = () if self.gate is None else (math.sqrt(2) * self.gate.sigma,)
+        return self.vote.sigma, *gate
+
+    def shares(self, voters: int) -> tuple[float, ...]:
+        """Return the mean of the two Poissons whose difference is one voter's share, by part."""
+        return tuple((sigma * self.steps) ** 2 / max(voters - 1, 1) for sigma in self.sigmas)
+
+    def unknown(self, voters: int) -> tuple[float, ...]:
+        """Return the means that all shares which did not drop out add up to, by part."""
+        return tuple(max(0, voters - self.known) * share for share in self.shares(voters))
 
     def bars(self, voters: int) -> tuple[int, ...]:
         """Return what the noisy margin, and with a gate its absolute value, must reach: steps."""
-        vote = self.links[0].bar(voters)
-        if self.gate is None:
-            return (vote,)
-        return vote, round(self.steps * (2 * self.gate.threshold - voters))
+        bar = self.vote.bar(voters)
+        gate = () if self.gate is None else (self.gate.threshold,)
+        return tuple(round(self.steps * (2 * votes - voters)) for votes in (bar, *gate))
 
     # -- drawn -------------------------------------------------------------------------------------
 
     def draw(self, voters: int, queries: int, labels: int, entropy: Entropy) -> IntArray:
         """Draw one site's share: (queries, parts x labels)."""
         parts = []
-        for link in self.links:
-            mean = link.share(voters)
+        for mean in self.shares(voters):
             parts.append(smallest(lambda at, m=mean: skellam(m, at), (queries, labels), entropy))  # type: ignore[misc]
         return np.concatenate(parts, axis=1)
 
     def gathered(self, shares: Iterable[IntArray]) -> dict[str, IntArray]:
         """Return the sum of shares, or of halves: "vote" and, with a gate, "gate"."""
-        parts = np.split(np.sum([*shares], axis=0), len(self.links), axis=1)
+        parts = np.split(np.sum([*shares], axis=0), len(self.sigmas), axis=1)
         return dict(zip(("vote", "gate"), parts, strict=False))
 
     # -- priced ------------------------------------------------------------------------------------
@@ -217,7 +217,8 @@ class SharedNoise:
         """
         del labels
         orders = check_orders(orders)
-        costs = [_dearest(link, voters, tuple(orders)) for link in self.links]
+        means, shift = self.unknown(voters), 2 * self.steps
+        costs = [_dearest(mean, shift, tuple(orders)) for mean in means]
         return np.asarray(np.sum(costs, axis=0))
 
     def sigma(self, voters: int) -> float:
@@ -230,13 +231,54 @@ class SharedNoise:
 
 
 @lru_cache(maxsize=64)
-def _dearest(link: SkellamLink, voters: int, orders: tuple[float, ...]) -> Floats:
-    if link.known >= voters:
+def _dearest(mean: float, shift: int, orders: tuple[float, ...]) -> Floats:
+    if not mean:
         return np.full(len(orders), np.inf)  # no noise is left
     array = np.array(orders)
-    mean, shift = link.unknown(voters), 2 * link.steps
     spread = math.sqrt(2 * mean)
     reach = int(min(_LONGEST_TABLE, max(orders) * shift + 60 * spread + 100))
     worst = line_supremum(skellam_table(mean, reach), shift, spread, array)
     worst.setflags(write=False)
     return worst
+
+
+# -- a difference of two Poissons ------------------------------------------------------------------
+
+
+def skellam(mean: float, at: npt.NDArray[np.integer[Any]]) -> Floats:
+    """Return log Pr[S < -at], log Pr[S >= -at] of a difference of two Poissons: (..., 2)."""
+    reach = int(40 * math.sqrt(2 * mean)) + 400  # there both are beyond e^-760
+    return np.asarray(_short_table(mean, reach)[np.clip(at, -reach, reach) + reach])
+
+
+def skellam_table(mean: float, reach: int) -> Floats:
+    """Return :func:`skellam` at -reach..reach: (2 reach + 1, 2).
+
+    Pr[S = k] is proportional to the modified Bessel function I_k(2 mean). Its ratios I_(k+1) / I_k
+    follow, stably, from the last one backwards: 1 / (2 k / x + r_k) is r_(k-1). The last one is
+    within a small fraction of x / (k + 1 + sqrt((k + 1)^2 + x^2)), and what is wrong about it is
+    gone a few hundred places before.
+    """
+    x, last = 2 * mean, reach + 400
+    ratio = end = x / (last + 1 + math.hypot(last + 1, x))
+    ratios = np.empty(last)
+    for k in range(last, 0, -1):
+        ratio = 1 / (2 * k / x + ratio)
+        ratios[k - 1] = ratio
+    log_pmf = np.concatenate([[0.0], np.cumsum(np.log(ratios))])
+    log_pmf[-1] -= math.log1p(-end)  # all that lies beyond
+    above = np.logaddexp.accumulate(log_pmf[::-1])[::-1]  # log Pr[S >= k], up to a factor
+    above = (above - np.logaddexp(above[0], above[1]))[: reach + 2]
+    # Pr[S >= -at] is a tail for at < 0, and from 0 on, by symmetry, 1 - Pr[S >= at + 1].
+    far, near = above[reach:0:-1], above[1:]
+    one = np.concatenate([far, np.log1p(-np.exp(near))])
+    zero = np.concatenate([np.log1p(-np.exp(far)), near])
+    table: Floats = np.stack([zero, one], axis=1)
+    table.setflags(write=False)
+    return table
+
+
+@lru_cache(maxsize=32)
+def _short_table(mean: float, reach: int) -> Floats:
+    # What draws look up again and again; tables for prices are long, and read once.
+    return skellam_table(mean, reach)

@@ -57,7 +57,7 @@ class Terms:
         The longest batch.
     noise
         Who draws it: ``"sites"`` (the answering ones, in shares: nobody knows the sum; where the
-        mechanism's noise has shares, as binary voting with a sigma) or ``"guardian"``, who then
+        mechanism's noise has shares, as binary voting's) or ``"guardian"``, who then
         knows it: whoever sees labels and its noise knows tallies.
     timeout
         Seconds to wait for a peer, a session of the secure engine included.
@@ -191,7 +191,7 @@ class Terms:
     @property
     def parts(self) -> int:
         """How many shares of noise a site draws for a label: none, the vote's, also the gate's."""
-        return 0 if self.shared is None else len(self.shared.links)
+        return 0 if self.shared is None else len(self.shared.sigmas)
 
     @property
     def by_ballot(self) -> bool:

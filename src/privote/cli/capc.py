@@ -203,8 +203,8 @@ def retrain(
     if not {"labels", "label_names"} <= set(received.names):
         raise InputError("LABELS.npz", "must be a file written by privote capc query", answers.name)
     names = [str(name) for name in received["label_names"]]
-    own = table(records, labels=options.names(labels) or ())
-    new = table(rows, features=None if rows.suffix == ".npz" else own.feature_names)
+    new = table(rows)
+    own = table(records, labels=options.names(labels) or (), features=new.feature_names)
     model = retrain_site(
         Records.under(names, own.X, own.Y, own.label_names), names, new.X, received["labels"]
     )
@@ -224,7 +224,7 @@ def retrain(
 @derived(
     mechanism=Group(
         of=MechanismFlags,
-        without=("max_positives", "link_cost", "link_order", "quota", "false_alarm", "norm"),
+        without=("max_positives", "quota", "false_alarm", "norm"),
         instead={"name": (options.Name, "binary")},
     )
 )
@@ -283,7 +283,7 @@ def simulate(
     from .output import print_json, telling
 
     # As much noise, for the number of voters, as the paper's sigma of 7 is for 50.
-    built = mechanism.build(None if mechanism.noisy else max(2.0, 0.14 * parties))
+    built = mechanism.build(None if mechanism.sigma is not None else max(2.0, 0.14 * parties))
     budget: dict[str, Any] = {"guarantee": guarantee, "epsilon": epsilon, "delta": delta}
     terms = coalition.terms_of(built, parties, queries, **budget)
     with claimed_folder(output, force=False):

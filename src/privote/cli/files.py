@@ -18,9 +18,9 @@ from privote.files import DRAFT, check_file, check_new, complete, exists
 from privote.ledger.records import digest_of
 from privote.release import Release, decide, digest_of_facts, read_facts, rows_of, statement_of
 from privote.votes.arrays import ArrayFile, read_npy
-from privote.votes.cells import name_in
+from privote.votes.cells import name_of
 from privote.votes.cube import Ballots
-from privote.votes.tables import CSVFile
+from privote.votes.tables import open_table
 
 Array = npt.NDArray[Any]
 
@@ -98,7 +98,9 @@ def write_probabilities(path: Path, release: Release) -> None:
         chances = np.zeros(release.labels.shape)
     if path.suffix == ".csv":
         queries, names = release.query_names, release.label_names
-        write_label_csv(chances.round(6), path, queries=queries, names=names)
+        # A label is 1 exactly where its printed probability is above one half.
+        printed = np.where(chances > 0.5, np.ceil(chances * 1e6), np.floor(chances * 1e6)) / 1e6
+        write_label_csv(printed, path, queries=queries, names=names)
     else:
         np.save(path, chances)
 
@@ -232,12 +234,14 @@ def read_array(path: Path, argument: str, *, queries: Sequence[str] | None = Non
 
 
 def _read_table(path: Path, queries: Sequence[str] | None) -> Array:
-    columns = dict(CSVFile(path).table().columns)
-    named = [name_in(cell.strip()) for cell in columns.pop("query", ())]
-    table = np.array([*columns.values()], np.float64).T
+    from privote.datasets.tables import table
+
+    rows = open_table(path).table()
+    named = [name_of(cell) for cell in rows.columns.get("query", ())]
+    array: Array = table(rows, features=[name for name in rows.header if name != "query"]).X
     if queries is None or named in ([], [str(row) for row in range(len(named))]):
-        return table
+        return array
     place = {name: row for row, name in enumerate(named)}
     if len(place) < len(named) or not place.keys() >= set(queries):
         raise ValueError("its column 'query' must name every query of the votes exactly once")
-    return table[[place[name] for name in queries]]
+    return np.asarray(array[[place[name] for name in queries]])

@@ -87,12 +87,11 @@ def label(
         queries, and counts as the baseline after that. worst-case: no voter is limited; a named
         mechanism answers until the next query would exceed the budget. auto (the default):
         allowance; for a named mechanism without a ledger, worst-case if all queries fit. Named
-        mechanisms also offer ptr (binary only): a private test decides whether all labels are
-        released or none; and data-dependent, which is not differential privacy: its epsilon holds
+        mechanisms also offer data-dependent, which is not differential privacy: its epsilon holds
         for these votes only. The exact value is sealed (see ``show_sealed``); a noisy, sanitized
         value may be published (binary only).
     queries : N
-        Answer only the first N queries; default: all. Required with ptr and data-dependent.
+        Answer only the first N queries; default: all. Required with data-dependent.
     plan_for : N
         auto, with ``ledger``: make the allowance last for N queries in total, including these.
         Later runs use the rest at no further charge.

@@ -391,8 +391,6 @@ class Account:
 
 # -- a mechanism -----------------------------------------------------------------------------------
 
-# Settings that are dataclasses: each of their fields is an option.
-_NESTED = {"link": "links:OptimalLink", "gate": "mechanisms:Gate"}
 _UNOFFERED = ("grid",)  # for coalitions, and for votes that are probabilities
 
 
@@ -418,11 +416,10 @@ def _settings() -> dict[str, tuple[tuple[str, ...], Any]]:
             types[setting] = annotation.removesuffix(" | None")
     made: dict[str, tuple[tuple[str, ...], Any]] = {}
     for setting, said in ({**texts, "gate": {}}).items():
-        if setting in _NESTED:
-            parts, words = signature_of(_NESTED[setting])
+        if setting == "gate":  # each of its fields is an option
+            parts, words = signature_of("mechanisms:Gate")
             for part, (annotation, _) in parts.items():
-                text = _by({name: words[part][0] for name in said}) or words[part][0]
-                made[f"{setting}_{part}"] = (setting, part), _flag(annotation, text)
+                made[f"gate_{part}"] = ("gate", part), _flag(annotation, words[part][0])
         elif setting not in _UNOFFERED:
             shared = words_of(Shared.__doc__).get(setting, (_by(said), None))
             made[setting] = (setting,), _flag(types[setting], shared[0])
@@ -502,9 +499,9 @@ class MechanismFlags:
                     f"{_spelled(flag)} applies to mechanism {', '.join(map(repr, owners))}, not "
                     f"to {self.name!r}"
                 )
-        for pair in (("link_cost", "link_order"), ("gate_threshold", "gate_sigma")):
-            if sum(option in self._given() for option in pair) == 1:
-                raise InputError(f"{' and '.join(map(_spelled, pair))} must be given together")
+        gate = ("gate_threshold", "gate_sigma")
+        if sum(option in self._given() for option in gate) == 1:
+            raise InputError(f"{' and '.join(map(_spelled, gate))} must be given together")
 
     @property
     def named(self) -> bool:
@@ -519,38 +516,25 @@ class MechanismFlags:
     @property
     def chosen(self) -> dict[str, Any]:
         """The settings that were given."""
-        from privote.links import OptimalLink
         from privote.mechanisms import Gate
 
-        whole: dict[str, type[Any]] = {"link": OptimalLink, "gate": Gate}
         settings: dict[str, Any] = {}
+        gate: dict[str, Any] = {}
         for flag, value in self._given().items():
             setting, *part = _settings()[flag][0]
             if part:
-                settings.setdefault(setting, {})[part[0]] = value
+                gate[part[0]] = value
             else:
                 settings[setting] = value
-        return settings | {key: whole[key](**settings[key]) for key in whole if key in settings}
-
-    @property
-    def noisy(self) -> bool:
-        """True if the noise is set, by sigma or by a link."""
-        return self.sigma is not None or self.link_cost is not None
+        return {**settings, "gate": Gate(**gate)} if gate else settings
 
     def build(self, sigma: float | None = None) -> Mechanism:
         """Return the mechanism, with this sigma or with the one given as a flag."""
         kind, flags = kind_of(self.name), self
-        if sigma is not None and self.link_cost is None and "sigma" in kind.settings():
+        if sigma is not None and "sigma" in kind.settings():
             flags = replace(self, sigma=sigma)
         chosen = flags.chosen
-        for first, *others in kind.needs():  # of each group, one
-            if not chosen.keys() & {first, *others}:
-                more = f" (or {', '.join(map(spelled, others))})" if others else ""
-                raise InputError(f"{_spelled(first)}{more} is required for mechanism {self.name!r}")
+        for setting in kind.needs():
+            if setting not in chosen:
+                raise InputError(f"{_spelled(setting)} is required for mechanism {self.name!r}")
         return kind(**chosen)
-
-
-def spelled(setting: str) -> str:
-    """Return the options that make a setting, as they are typed."""
-    flags = [flag for flag, (path, _) in _settings().items() if path[0] == setting]
-    return " and ".join(map(_spelled, flags or [setting]))

@@ -41,8 +41,6 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "ids": ("--id-column",),
     "groups": ("--group-column",),
     "features": ("--columns",),
-    "cost": ("--link-cost",),
-    "order": ("--link-order",),
     "gate threshold": ("--gate-threshold",),
     "gate sigma": ("--gate-sigma",),
     "X_private": ("DATA",),

@@ -44,9 +44,10 @@ def plan(
     No votes are read, so every number may be published.
 
     Without --mechanism, it forecasts the default of `privote label`: the noise on each tally, the
-    expected precision, recall and F1 of the labels, and what would improve them. The forecast
-    depends on a guess (--yes). A wrong guess makes the forecast wrong; it does not weaken the
-    privacy guarantee.
+    expected F1 of the labels, for voters who agree (clear), for middling ones, and for voters who
+    are divided on rare labels (unclear). Nothing public tells these apart: a pilot of few queries
+    at a small epsilon does. The forecast depends on a guess (--yes). A wrong guess makes the
+    forecast wrong; it does not weaken the privacy guarantee.
 
     With --mechanism, it shows what that mechanism can do within the budget. "worst-case" is how
     many queries fit, for any votes. "allowance" is how many surprises each voter may cast over all
@@ -61,9 +62,6 @@ def plan(
     yes : SHARE
         A guess of the share of yes among all votes; default 0.1. Do not compute it from the private
         votes.
-    rule : exclusive|shared
-        How the budget composes: exclusive (one mechanism uses all of it, as without a ledger) or
-        shared (with other mechanisms, as in a ledger).
     """
     from privote import planning
     from privote.ledger import Budget
@@ -93,21 +91,18 @@ def _show_plan(found: Plan) -> None:
     from .output import print_facts, say
 
     print_facts(found.brief(), title="Plan")
-    for sentence in found.changes:
-        say(f"- {sentence}")
     say(_PUBLIC)
 
 
-def _numbers(mechanism: Mechanism, rule: str = "exclusive", **size: Any) -> dict[str, Any]:
+def _numbers(mechanism: Mechanism, **size: Any) -> dict[str, Any]:
     """Return what a mechanism does within a budget."""
     from privote.planning import allowance_for, queries_for
 
     return {
         "mechanism": mechanism.parameters(),
         **size,
-        "rule": rule,
-        "worst_case_queries": queries_for(mechanism, rule=rule, **size),
-        "allowance": allowance_for(mechanism, rule=rule, **size),
+        "worst_case_queries": queries_for(mechanism, **size),
+        "allowance": allowance_for(mechanism, **size),
         "allowance_counts": f"{mechanism.surprise_unit}s",
         "missed": 1 - mechanism.unanimous(size["voters"], size["labels"]),
     }
@@ -202,8 +197,7 @@ def tune(
         if grid is not None:
             raise InputError("values", "needs `over=sigma` or `over=tau`", values)
         also = [kind_of(mechanism.name)]
-        budget = asked["epsilon"], asked["delta"]
-        tried = planning.variants(voters, *budget, mechanism.sigma, also)
+        tried = planning.variants(voters, mechanism.sigma, also)
     else:
         tried = planning.candidates(over, _built(over, mechanism), voters, labels, grid)
     with stages() as tell:

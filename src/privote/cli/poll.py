@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from contextlib import AbstractContextManager, nullcontext
 from hashlib import sha256
 from pathlib import Path
@@ -9,11 +10,11 @@ from typing import Any
 
 from privote.errors import InputError
 
-from .options import Group, derived, names
+from .options import Group, derived
 
 _UNPLANNED = (
     *("shares", "mechanism", "title", "people", "budget", "seed"),
-    *("top", "invalid", "voter", "column", "encoding"),
+    *("top", "invalid", "duplicates", "voter", "encoding"),
 )
 # What may be another in a run that resumes one; and a ledger's address may hold a password.
 _UNASKED = ("ledger", "beside", "output", "show_sealed", "force", "resume", "json")
@@ -21,14 +22,15 @@ _UNASKED = ("ledger", "beside", "output", "show_sealed", "force", "resume", "jso
 
 @derived(
     asked=Group(of="poll", without=("source", "ledger", "output", "resume", "force")),
-    rule=Group(of="polls:read", without=("source", "options"), panel="Ballots"),
+    rule=Group(of="polls:read", without=("source", "options", "column"), panel="Ballots"),
 )
 def poll(
     file: Path | None = None,
     *,
     asked: dict[str, Any],
     rule: dict[str, Any],
-    options: str | None = None,
+    options: list[str] | None = None,
+    column: list[str] | None = None,
     plan: bool = False,
     voters: int | None = None,
     ledger: str | None = None,
@@ -44,7 +46,8 @@ def poll(
     The guarantee protects each person's ballot; the number of voters is public. Without --seats and
     --quota, options that have costs (a Pabulib file) are funded by the greedy rule; otherwise the
     quota is one half. Counts and margins are not published; --shares publishes noisy shares, within
-    the same budget.
+    the same budget. Several --column are several questions of one poll: its guarantee covers a
+    ballot's answers to all of them.
 
     The outcome is written to disk before it is shown: in the folder, or beside the ledger if there
     is no folder. If the run fails after the charge, it exits with code 6; repeat the command with
@@ -63,7 +66,7 @@ def poll(
     Parameters
     ----------
     file
-        Ballots: .csv, .tsv, PrefLib's .cat .soc .soi .toc .toi, Pabulib's .pb.
+        Ballots: .csv, .tsv, .parquet, PrefLib's .cat .soc .soi .toc .toi, Pabulib's .pb.
     plan
         Before the poll, without FILE: show how close a race can be with this many --voters and
         --options. With --ledger, priced as a poll that shares its budget.
@@ -84,9 +87,13 @@ def poll(
         The ledger of charges: a file, or a postgresql:// address with ``beside``.
     invalid : error|empty
         What to do with a ballot that breaks the rule: stop, or count it as empty.
-    options : A,B,...|FILE
+    duplicates : first|last
+        Which row counts where a voter is named twice; without it such a file is refused.
+    options : FILE|A,B,...
         Names of the options (of their columns), or a file with one per line. Required with
-        --column. With --plan: the number of options.
+        --column; repeat it to give each --column its own. With --plan: the number of options.
+    column : C
+        The column that lists the approved options; repeat it for several questions.
     voters
         With --plan: number of voters.
     output : DIR
@@ -100,14 +107,14 @@ def poll(
     from privote.polls import poll as run
     from privote.report.polls import owners_page, pages, write_pages
 
-    from .files import claimed_folder, read_names
+    from .files import claimed_folder
     from .output import check_shown, say, working
 
     if plan:
         if file is not None:
             raise InputError("--plan cannot be combined with FILE: it reads no ballots")
         how = {**asked, **rule, "shared": ledger is not None}
-        _plan(voters, options or "", how, json=json)
+        _plan(voters, "".join(options or ()), how, json=json)
         return
     if file is None:
         raise InputError("give FILE, or --plan")
@@ -115,10 +122,7 @@ def poll(
         raise InputError("voters", "needs `plan`: ballots are counted", voters)
     if show_sealed and output is None:
         raise InputError("--show-sealed needs --output")
-    if options is not None:
-        listed = Path(options).is_file()
-        found = read_names(Path(options), "options") if listed else names(options) or ()
-        rule["options"] = [name for name in found if name]
+    rule |= {"column": column or None, "options": _options(options or [], column or [])}
     place = None if ledger is None else Location.of(ledger, beside)
     claim: AbstractContextManager[None] = nullcontext()
     files, draft_file = {}, None
@@ -144,6 +148,26 @@ def poll(
             say(f"May be published: {output / 'poll.html'}, and the same numbers in poll.json")
         if show_sealed and not json:
             say(f"For the owner's eyes, true counts: {owners_page(output)}")
+            ties = ", ".join(result.sealed.ties)
+            say(f"For the owner's eyes, tied for the last seat: {ties or 'none'}")
+
+
+def _options(texts: list[str], columns: list[str]) -> list[str] | dict[str, list[str]] | None:
+    """Return the options, each text a file or a comma list: for all columns, or for each one."""
+    from .files import read_names
+
+    lists = [
+        read_names(Path(text), "options")
+        if Path(text).is_file()
+        else next(csv.reader([text], skipinitialspace=True))
+        for text in texts
+    ]
+    lists = [[name.strip() for name in names if name.strip()] for names in lists]
+    if len(lists) < 2:
+        return lists[0] if lists else None
+    if len(lists) != len(columns):
+        raise InputError("options", "must be given once, or once for each `column`")
+    return dict(zip(columns, lists, strict=True))
 
 
 def _show(result: Any, *, json: bool) -> None:
@@ -153,8 +177,10 @@ def _show(result: Any, *, json: bool) -> None:
         print_json(result.facts())
         return
     print_facts(result.brief(), title=result.title)
-    if result.shares is not None:
-        after = ["decided" if call.decided else "too close to call" for call in result.calls]
+    for question, part in result.by_question():
+        if part.shares is None:
+            continue
+        after = ["decided" if call.decided else "too close to call" for call in part.calls]
         rows = [
             {
                 "option": share.option,
@@ -163,10 +189,11 @@ def _show(result: Any, *, json: bool) -> None:
                 "to": f"{share.high:.4f}",
                 "ahead of the next": call,
             }
-            for share, call in zip(result.shares, [*after, ""], strict=True)
+            for share, call in zip(part.shares, [*after, ""], strict=True)
         ]
-        print_table(rows, title="Shares, with intervals for all options at once")
-    say(result.statement())
+        lead = f"{question}. " if question else ""
+        print_table(rows, title=f"{lead}Shares, with intervals for all options at once")
+    say("\n".join((result.statement(), *result.notes)))
 
 
 def _plan(voters: int | None, number: str, how: dict[str, Any], *, json: bool) -> None:

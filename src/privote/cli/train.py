@@ -111,7 +111,7 @@ def votes(
     settings=Group(
         of="PATEClassifier",
         only=(
-            *("n_teachers", "threshold", "embedding", "student", "rounds", "n_jobs"),
+            *("n_teachers", "threshold", "embedding", "student", "n_jobs"),
             *("guarantee", "queries"),
         ),
         unset=True,
@@ -123,9 +123,7 @@ def votes(
         unset=True,
         panel="Networks, and private training without votes",
     ),
-    mechanism=Group(
-        of=MechanismFlags, without=("link_cost", "link_order"), instead={"name": (options.Name, "")}
-    ),
+    mechanism=Group(of=MechanismFlags, instead={"name": (options.Name, "")}),
     account=Group(of=Account),
 )
 def train(
@@ -187,7 +185,8 @@ def train(
     labels
         Which columns of a table are labels.
     columns
-        Which columns of a table are features; default: all others.
+        Which columns of a table are features; default: all others, of the public table where there
+        is one.
     id_column
         The column that names a record, or the file of a picture.
     group_column
@@ -239,9 +238,9 @@ def train(
     schedule : NOISE[,CLIP]
         dpsgd: noise and clipping norm of the last steps, relative to the first.
     guarantee : NAME
-        How epsilon is guaranteed: allowance (the default), worst-case, ptr or data-dependent.
+        How epsilon is guaranteed: allowance (the default), worst-case or data-dependent.
     queries
-        Number of public rows to label; required with ptr and data-dependent.
+        Number of public rows to label; required with data-dependent.
     name : NAME
         How votes become labels: ``MECHANISMS``; or package.module:Class, which runs when it is
         imported. Default: noisy tallies, as `privote label` releases them.
@@ -400,9 +399,10 @@ def predict(
 def _rows(saved: Any, rows: Path, id_column: str | None) -> tuple[Any, dict[str, list[str]]]:
     """Return rows as a student takes them, and the names in the column that names them, if any."""
     from privote.datasets import pictures
-    from privote.datasets.tables import columns_of, table
+    from privote.datasets.tables import table
     from privote.learning.pictures import PictureEncoder
     from privote.votes.cells import name_of
+    from privote.votes.tables import open_table
 
     arrays, looks = rows.suffix == ".npz", isinstance(saved.encoder, PictureEncoder)
     if looks or (arrays and saved.encoder is None):
@@ -410,11 +410,10 @@ def _rows(saved: Any, rows: Path, id_column: str | None) -> tuple[Any, dict[str,
             raise InputError("ids", "needs a table: these rows have no columns", id_column)
         data = table(rows) if arrays else pictures(rows)
         return data.X, {} if arrays else {"file": data.ids.tolist()}
-    held, labels = columns_of(rows), saved.label_names
+    held, labels = open_table(rows, "X").table(), saved.label_names
     given = held if saved.encoder else table(held, features=saved.feature_names).X
-    if id_column is None:
-        usual = (n for n in held.columns if n.lower() == "id" and n not in labels)
-        id_column = next(usual, None)
+    usual = [name for name in held.columns if name.lower() == "id" and name not in labels]
+    id_column = id_column or next(iter(usual), None)
     if id_column is None:
         return given, {}
     if id_column in {"row", *labels, *map(_chance, labels)}:

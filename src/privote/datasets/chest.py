@@ -369,17 +369,18 @@ def _taken(
     Images are grey and cropped to the middle, the first must be there; without a ``size`` none are.
     """
     if views is not None:
-        known = ", ".join(sorted(set(data.columns["view"].tolist()) - {""}))
         if isinstance(views, str) or not views:
-            raise InputError("views", f"must be a list out of {known}; got {views!r}")
+            raise InputError("views", "must be a list of views", views)
+        known = ", ".join(sorted(set(data.columns["view"].tolist()) - {""}))
         data = data.take(np.isin(data.columns["view"], list(views)))
         if not len(data):
-            raise InputError(f"no record has a view in {tuple(views)}; there are {known}")
+            rule = "must be views that records have"
+            raise InputError("views", rule, views, sealed=f"there are {known}")
     if size is None:
         return data
     files = paths(data)
     if len(files) and not files[0].is_file():
-        raise absent(f"the image {files[0]}", source)
+        raise absent("the image of the first record", source, sealed=f"it is {files[0]}")
     X = Images(paths=[str(file) for file in files], size=size, channels=1, fit="crop")
     return replace(data, X=X)
 

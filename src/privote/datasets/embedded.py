@@ -11,10 +11,6 @@ nothing, not even on the seed, so a digit seen in a public scene is never in a p
 The *record* is the scene. There are more private scenes than private digits, so a digit appears in
 several of them: a guarantee for scenes is not one for the people who wrote the digits.
 
-Pixels of a scene add up badly: a digit may stand in any slot. :class:`Landmarks` is a public
-embedding: each slot is compared with a few hundred *landmarks*, slots of public scenes, and the
-similarities are added up over the slots.
-
 Patients who never lived are a table as a hospital has it, with words, dates, gaps and texts. They
 are made up from a seed, to try training on: no record is anybody's. What is ill shows in the
 numbers, in the words of the notes and in the season, with noise, so a model can learn it but not
@@ -35,7 +31,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privote.errors import InputError, whole
+from privote.errors import InputError, numbers, whole
 from privote.votes.tables import RawTable
 
 from .records import MISSING, SIDES, MultiLabelData
@@ -49,9 +45,6 @@ SIDE = 8  # a digit, and so a slot, is 8x8 pixels
 GRID = 2  # slots in a row, and rows of slots
 _SLAB = 4096  # scenes
 _NOISE = 0.1
-# A slot's ink says whether it is filled: an empty slot has only noise, at most 5 in total, and the
-# faintest digit has 11.
-_INK = 8.0
 _POOL_SHARES = (2 / 3, 1 / 6, 1 / 6)  # private, public, test
 
 
@@ -99,9 +92,9 @@ class Scenes:
         return X.reshape(len(X), GRID * SIDE, GRID * SIDE)
 
 
-def slots_of(X: npt.ArrayLike) -> Pixels:
+def slots_of(X: Any) -> npt.NDArray[Any]:
     """Return rows of pixels (scenes, 256) cut into slots (scenes, 4, 64)."""
-    rows = np.asarray(X, np.float32)
+    rows = numbers("X", X)
     if rows.shape[1:] != ((GRID * SIDE) ** 2,):
         raise InputError("X", f"must have {(GRID * SIDE) ** 2} pixels, got shape {rows.shape}")
     cut = rows.reshape(len(rows), GRID, SIDE, GRID, SIDE).transpose(0, 1, 3, 2, 4)
@@ -212,43 +205,6 @@ def _digits() -> tuple[Pixels, npt.NDArray[np.int64]]:
 
     digits = load_digits()
     return (digits.images / 16.0).astype(np.float32), digits.target.astype(np.int64)
-
-
-@dataclass(kw_only=True)
-class Landmarks:
-    """Similarities of scenes to landmarks, summed over slots: (scenes, landmarks).
-
-    Parameters
-    ----------
-    count
-        How many landmarks, evenly spread over the filled slots of the public scenes.
-    width
-        Of the kernel exp(-width |a - b|^2) between two slots with pixels in [0, 1].
-    """
-
-    count: int = 300
-    width: float = 0.4
-
-    def fit(self, X: npt.ArrayLike) -> Landmarks:
-        """Choose landmarks from public scenes (scenes, pixels)."""
-        slots = slots_of(X).reshape(-1, SIDE**2)
-        filled = slots[slots.sum(axis=1) > _INK]
-        if not len(filled):
-            raise InputError("X", "must have scenes with a digit in them, got empty slots only")
-        chosen = np.linspace(0, len(filled) - 1, min(self.count, len(filled))).astype(int)
-        self.slots_ = filled[chosen]
-        return self
-
-    def transform(self, X: npt.ArrayLike) -> Pixels:
-        """Return (scenes, landmarks)."""
-        cut = slots_of(X)
-        norms = (self.slots_**2).sum(axis=1)
-        total = np.zeros((len(cut), len(self.slots_)), np.float32)
-        for slot in range(cut.shape[1]):
-            content = np.ascontiguousarray(cut[:, slot])
-            square = (content**2).sum(axis=1)[:, None] + norms - 2.0 * content @ self.slots_.T
-            total += np.exp(-self.width * square)
-        return total
 
 
 # -- patients --------------------------------------------------------------------------------------

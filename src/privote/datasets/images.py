@@ -62,8 +62,8 @@ class Images:
         object.__setattr__(self, "paths", np.array([str(p) for p in self.paths], dtype=object))
 
     def __repr__(self) -> str:
-        count, channels, height, width = self.shape
-        return f"Images({count} files, {channels} x {height} x {width}, {self.fit})"
+        channels, height, width = self.shape[1:]  # how many a person has is private
+        return f"Images({channels} x {height} x {width}, {self.fit})"
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -118,17 +118,17 @@ class Images:
         return self._opened(path, self._scaled)
 
     def _opened(self, path: str, look: Callable[[Image], Look]) -> Look:
-        """Return what ``look`` sees in a file; one that is broken is named."""
+        """Return what ``look`` sees in a file; the name of one that is broken is sealed."""
         try:
             from PIL import Image
         except ImportError:
             raise missing_extra("pictures", "reading images") from None
-        check_file(path, "image")  # a named pipe would wait for ever
         try:
+            check_file(path, "image")  # a named pipe would wait for ever
             with Image.open(path, formats=_FORMATS) as image:
                 return look(image)
         except Exception as error:  # Pillow raises many kinds, by what is wrong with a file
-            raise InputError(f"the image {path} cannot be read: {error}") from None
+            raise InputError("an image cannot be read", sealed=f"it is {path}: {error}") from None
 
     def _scaled(self, image: Image) -> Pixels:
         from PIL import Image as Pillow

@@ -106,8 +106,8 @@ def _votes(
     if len(odd):
         row, label = odd[0]
         raise InputError(
-            f"{file}: a label must be 0 or 1; {names[label]!r} of record {row} is "
-            f"{values[row, label]:g}"
+            f"{file}: a label must be 0 or 1, and {names[label]!r} of record {row} is neither",
+            sealed=f"it is {values[row, label]:g}",
         )
     return np.where(unknown, MISSING, values).astype(np.int8)
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privote.errors import InputError
+from privote.errors import InputError, shown
 from privote.votes.cells import is_gap, name_of
-from privote.votes.tables import RawTable, columns_in_words
+from privote.votes.tables import RawTable, columns_in_words, open_table
 
 from .images import Images
 from .records import MultiLabelData
-from .tables import columns_of, labels_of, names_in
+from .tables import labels_of, names_in
 
 SUFFIXES = (".jpg", ".jpeg", ".png")
 # How people head a column that names pictures; without one of these it is the first column.
@@ -76,15 +76,13 @@ def pictures(
         raise InputError(f"{str(folder)!r} contains no picture that ends in {', '.join(SUFFIXES)}")
     Y, names, groups = np.zeros((len(files), 0), np.int8), tuple[str, ...](), None
     if table is not None:
-        rows = columns_of(table)
+        rows = open_table(table).table()
         column = _file_column(rows, id_column)
         listed = _files(rows, column, files)
         left = sorted(set(files) - set(listed)) if whole else []
         if left:
-            raise InputError(
-                f"{len(left)} pictures in {home.name} have no row in {rows.name}; the first is "
-                f"{left[0]}"
-            )
+            rule = f"{len(left)} pictures in {home.name} have no row in {rows.name}"
+            raise InputError(rule, sealed=f"the first is {shown(left[0])}")
         files = listed
         taken = [column, *([group_column] if group_column else [])]
         Y, names = _labels(rows, labels, taken)
@@ -119,11 +117,9 @@ def _files(rows: RawTable, column: str, files: Sequence[str]) -> list[str]:
     for row, cell in enumerate(rows.columns[column].tolist()):
         name = name_of(cell).replace("\\", "/").removeprefix("./")
         match = [name] if name in known else stems.get(name, [])
-        if len(match) != 1:
-            rule = "must name a picture in the folder" + (", and names several" if match else "")
-            raise InputError(rows.at(row, column), rule, name)
-        if found.setdefault(match[0], row) != row:
-            raise InputError(rows.at(row, column), "must differ in every row", name)
+        if len(match) != 1 or found.setdefault(match[0], row) != row:
+            rule = "must name one picture in the folder, and another in every row"
+            raise InputError(rows.at(row, column), rule, sealed=f"the cell is {shown(cell)}")
     return list(found)
 
 

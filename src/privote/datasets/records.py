@@ -7,13 +7,13 @@ purpose and the record's own id (or its group: all records of one patient carry 
 stay together).
 
 The hash is BLAKE2b with a key and a purpose: the same on every machine, in every run and for every
-order of the ids. An id is a whole number, a text or bytes; ``5`` and ``numpy.int64(5)`` are one
-id, ``5`` and ``"5"`` are two. Texts are hashed as they are, without Unicode normalisation.
+order of the ids. An id is a whole number or a text, and is hashed as it is compared
+(:func:`privote.votes.names.identity`): 7, 7.0, "7" and "007" are one id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from hashlib import blake2b
@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privote.errors import InputError
+from privote.errors import InputError, numbers
+from privote.votes.names import identities
 
 from .images import Images
 
@@ -81,7 +82,8 @@ class MultiLabelData:
     name: str = "data"
 
     def __post_init__(self) -> None:
-        Y = np.asarray(self.Y)
+        Y = numbers("Y", self.Y)
+        Y = np.where(np.isnan(Y), MISSING, Y)
         if Y.ndim != 2 or Y.shape[1] != len(self.label_names):
             raise InputError(
                 "Y", f"must have the shape (records, {len(self.label_names)}), got {Y.shape}"
@@ -108,7 +110,7 @@ class MultiLabelData:
             )
         if self.sides is not None and not np.isin(self.sides, SIDES).all():
             raise InputError("sides", f"must be some of {', '.join(SIDES)}")
-        if len(set(self.ids.tolist())) != len(self.ids):
+        if len(set(identities(self.ids, "ids").tolist())) < len(Y):
             raise InputError("ids", "must differ: two records have the same one")
         object.__setattr__(self, "Y", Y.astype(np.int8, copy=False))
 
@@ -116,10 +118,7 @@ class MultiLabelData:
         return len(self.Y)
 
     def __repr__(self) -> str:
-        known = float((self.Y != MISSING).mean()) if self.Y.size else 1.0
-        size = f"{len(self)} records, {len(self.label_names)} labels"
-        owners = "" if self.groups is None else f", {len(set(self.groups.tolist()))} groups"
-        return f"MultiLabelData({self.name}: {size}{owners}, {known:.1%} known)"
+        return f"MultiLabelData({self.name}: {_owners(self)}, {len(self.label_names)} labels)"
 
     def take(self, rows: Any) -> MultiLabelData:
         """Return some of the records (indices, a slice or a mask); images are not read."""
@@ -172,8 +171,7 @@ class MultiLabelData:
         for side, chosen in rows.items():
             if not len(chosen):
                 raise InputError(
-                    f"{side}={wanted[side]} of {len(self)} records is empty; give a larger share "
-                    "or another key"
+                    f"{side}={wanted[side]} is empty; give a larger share or another key"
                 )
         nobody = np.array([], dtype=np.intp)
         return Split(**{side: self.take(rows.get(side, nobody)) for side in SIDES})
@@ -192,8 +190,15 @@ class Split:
     test: MultiLabelData
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{side}={len(getattr(self, side))}" for side in SIDES)
+        sizes = ", ".join(f"{side} {_owners(getattr(self, side))}" for side in SIDES)
         return f"Split({self.private.name}: {sizes})"
+
+
+def _owners(data: MultiLabelData) -> str:
+    """Return how many records there are, or persons: how many records these have is private."""
+    if data.groups is None:
+        return f"{len(data)} records"
+    return f"{len(set(data.groups.tolist()))} persons"
 
 
 def _length(value: Any) -> int:
@@ -204,14 +209,14 @@ def _length(value: Any) -> int:
 
 
 def keyed_parts(
-    ids: Iterable[Any], parts: int | Sequence[float], *, key: bytes, purpose: str = "parts"
+    ids: Any, parts: int | Sequence[float], *, key: bytes, purpose: str = "parts"
 ) -> Parts:
     """Return the part of each id, from 0: a keyed hash of the id and of nothing else.
 
     Parameters
     ----------
     ids
-        (records,) whole numbers, texts or bytes; equal ids go to the same part.
+        (records,) whole numbers or texts; equal ids go to the same part.
     parts
         How many parts of equal chance, or the chance of each part: positive, adding up to 1.
     key
@@ -240,7 +245,12 @@ def keyed_parts(
         state.update(name)
         return state.digest()
 
-    hashes = np.frombuffer(b"".join(map(digest, _encoded(ids))), dtype=">u8")
+    # Numbers and texts are marked: so the splits of data sets stay what they were.
+    marked = (
+        (b"i" if name.isdecimal() else b"s", name) for name in identities(ids, "ids").tolist()
+    )
+    names = (mark + name.encode("utf-8", "surrogatepass") for mark, name in marked)
+    hashes = np.frombuffer(b"".join(map(digest, names)), dtype=">u8")
     return np.searchsorted(bounds, hashes.astype(np.uint64), side="right").astype(np.int64)
 
 
@@ -265,31 +275,3 @@ def _bounds(parts: int | Sequence[float]) -> npt.NDArray[np.uint64]:
 
 def _is_share(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) <= 1
-
-
-def _encoded(ids: Iterable[Any]) -> list[bytes]:
-    """Return each id as bytes that say its kind, so that 5, "5" and b"5" differ."""
-    if isinstance(ids, str | bytes):
-        raise InputError("ids", f"must be a list of ids, got one {type(ids).__name__}")
-    if isinstance(ids, np.ndarray) and ids.ndim != 1:
-        raise InputError("ids", f"must have the shape (records,), got {ids.shape}")
-    if isinstance(ids, np.ndarray) and ids.dtype.kind not in "iuUSO":
-        raise InputError("ids", f"must be integers, texts or bytes, got {ids.dtype}")
-    # tolist gives Python's own numbers and texts, which are ten times as fast to encode.
-    names = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
-    kinds = set(map(type, names))
-    if kinds == {str}:
-        return [b"s" + name.encode("utf-8", "surrogatepass") for name in names]
-    if kinds == {int}:
-        return [b"i%d" % name for name in names]
-    return [_encode(place, name) for place, name in enumerate(names)]
-
-
-def _encode(place: int, name: Any) -> bytes:
-    if isinstance(name, Integral) and not isinstance(name, bool):
-        return b"i%d" % int(name)
-    if isinstance(name, str):
-        return b"s" + name.encode("utf-8", "surrogatepass")
-    if isinstance(name, bytes):
-        return b"b" + name
-    raise InputError(f"ids[{place}] must be an integer, a text or bytes, got {name!r}")

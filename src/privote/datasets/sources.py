@@ -40,9 +40,9 @@ NIH = (
 )
 
 
-def absent(what: str | Path, source: str) -> InputError:
+def absent(what: str | Path, source: str, *, sealed: str | None = None) -> InputError:
     """Return the error that names what is missing and says where it can be had."""
-    return InputError(f"{what} is missing; {source}")
+    return InputError(f"{what} is missing; {source}", sealed=sealed)
 
 
 def find(folder: Path, patterns: Sequence[str], source: str) -> Path:

@@ -13,29 +13,30 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privote.errors import InputError, PrivoteWarning, missing_extra, shown
-from privote.files import check_file, check_unpacked, why
+from privote.errors import InputError, PrivoteWarning, shown
+from privote.files import check_file
 from privote.votes.arrays import ArrayFile
-from privote.votes.cells import ODD, VOTE_WORDS, YesNo, cell_of, is_gap, name_of
+from privote.votes.cells import ODD, VOTE_WORDS, YesNo, cell_of, is_gap, number
+from privote.votes.names import identity
 from privote.votes.tables import (
-    CSVFile,
+    TABLES,
     RawTable,
-    as_csv,
+    Sheet,
     columns_in_words,
+    is_path,
     open_table,
     write_header,
 )
 
 from .records import MultiLabelData
 
-SUFFIXES = (".csv", ".tsv", ".parquet", ".npz")
+SUFFIXES = (*TABLES, ".npz")
 Column = npt.NDArray[Any]
 # How people head a column that names records or persons.
 _NAMING = re.compile(
     r"(.*_)?(id|uuid|guid|mrn|ssn|email|phone)|((first|last|full|family|given)_?)?name|surname"
     r"|(patient|person|subject|participant|client|customer|user|member)(_(name|number|no|nr|code))?"
 )
-_MANY = 20  # rows from which on it says something that no value comes twice
 
 
 def table(
@@ -51,8 +52,8 @@ def table(
     Parameters
     ----------
     path
-        ``.csv`` or ``.tsv`` with a header, ``.parquet``, a data frame; or ``.npz`` with the arrays
-        ``X``, ``Y`` and, if there are any, ``label_names``, ``ids`` and ``groups``.
+        A table as :func:`raw_table` takes it; or ``.npz`` with the arrays ``X``, ``Y`` and, if
+        there are any, ``label_names``, ``ids`` and ``groups``.
     labels
         Columns that are labels: 1, 0, yes, no, true, false, or -1 or empty where unknown. For
         ``.npz`` the names of the columns of ``Y``, unless the file has them. Without labels the
@@ -60,9 +61,10 @@ def table(
     id_column, group_column
         Columns that name the record, and the person it belongs to.
     features
-        Columns that are features, all numbers; by default every other column.
+        Columns that are features, all numbers; by default every other column. A list of records
+        needs them: which keys occur in private records is private.
     """
-    if _is_path(path) and Path(path).suffix == ".npz":
+    if is_path(path) and Path(path).suffix == ".npz":
         return _arrays(check_file(path), labels)
     data = raw_table(
         path, labels=labels, id_column=id_column, group_column=group_column, features=features
@@ -88,14 +90,13 @@ def raw_table(
     """Read a table whose columns are as people have them: words, dates, texts, gaps.
 
     As :func:`table`, from a file, a data frame, a mapping of columns or a list of records; ``X`` is
-    a :class:`RawTable`, which :class:`privote.learning.tables.TableEncoder` turns into numbers. A
-    feature that looks as if it named records or persons is a warning.
+    a :class:`RawTable`, which :class:`privote.learning.tables.TableEncoder` turns into numbers.
     """
-    everything = columns_of(source)
-    taken = [*labels, *(name for name in (id_column, group_column) if name)]
-    rest = [name for name in everything.columns if name not in taken]
-    chosen = rest if features is None else list(features)
-    everything.only(taken)  # names that were given: a message may quote them
+    others = [*labels, *(name for name in (id_column, group_column) if name)]
+    heads = None if features is None else [*features, *others]
+    everything = open_table(source, "file" if is_path(source) else "table", columns=heads).table()
+    chosen = features_of(everything, others) if features is None else list(features)
+    everything.only(others)  # names that were given: a message may quote them
     everything.only(chosen)
     rows = len(everything)
     if not rows or not chosen:
@@ -104,8 +105,6 @@ def raw_table(
             f"{everything.name} must have rows and columns of features, got {rows} rows of {said}",
             sealed=sealed,
         )
-    if features is None:
-        _warn_of_names(everything, chosen)
     return MultiLabelData(
         X=everything.only(chosen),
         Y=labels_of(everything, labels),
@@ -113,24 +112,26 @@ def raw_table(
         ids=np.arange(rows) if id_column is None else names_in(everything, id_column, differ=True),
         groups=None if group_column is None else names_in(everything, group_column, differ=False),
         feature_names=tuple(chosen),
-        name=Path(source).stem if _is_path(source) else everything.name,
+        name=Path(source).stem if is_path(source) else everything.name,
     )
 
 
-def columns_of(source: Any, name: str = "table") -> RawTable:
-    """Return all columns of a file, a data frame, a mapping of columns or a list of records."""
-    if isinstance(source, RawTable):
-        return source
-    if _is_path(source):
-        file = check_file(source)
-        if file.suffix == ".parquet":
-            return _parquet(file)
-        if file.suffix not in SUFFIXES[:2]:
-            known = ", ".join(SUFFIXES)
-            what_to_do = as_csv(file.name)
-            raise InputError(f"a table must end in {known}, got {file.name!r}{what_to_do}")
-        return CSVFile(file).table()
-    return open_table(source, name).table()
+def features_of(rows: Sheet, others: Sequence[str | None]) -> list[str]:
+    """Return all columns but ``others``; warn of heads that seem to name records or persons."""
+    names = [name for name in rows.header if name not in others]
+    naming = [name for name in names if _NAMING.fullmatch(_plain(name))]
+    if naming:
+        seem = "looks like names of records or persons, but is used as a feature"
+        if len(naming) > 1:
+            seem = "look like names of records or persons, but are used as features"
+        warnings.warn(
+            f"{rows.name}: {columns_in_words(naming)[0]} {seem}. Name the column of the record "
+            "(`id_column`) or the person (`group_column`), so that all records of a person reach "
+            "one voter; or name the `features`",
+            PrivoteWarning,
+            stacklevel=3,
+        )
+    return names
 
 
 def write_table(path: str | Path, data: MultiLabelData) -> None:
@@ -154,71 +155,40 @@ def _arrays(file: Path, labels: Sequence[str]) -> MultiLabelData:
     held = {name: data[name] for name in data.names}
     if "X" not in held:
         raise InputError(f"{file.name} must have the array 'X'; it has {', '.join(data.names)}")
-    images = held["X"].ndim == 4  # (images, channels, height, width)
-    wanted = {"X": 4 if images else 2, "Y": 2, "label_names": 1, "ids": 1, "groups": 1}
-    for name, axes in wanted.items():
-        if name in held and held[name].ndim != axes:
-            raise InputError(
-                f"{file.name}: array {name!r} must have {axes} axes, got shape {held[name].shape}"
-            )
+    # (rows, features), or (images, channels, height, width)
+    axes = {"X": (2, 4), "Y": (2,), "label_names": (1,), "ids": (1,), "groups": (1,)}
+    for name, array in held.items():
+        if array.ndim not in axes.get(name, (array.ndim,)):
+            raise InputError(f"{file.name}: array {name!r} must not have the shape {array.shape}")
     rows = len(held["X"])
     Y = held.get("Y", np.zeros((rows, 0), np.int8))
     names = [str(name) for name in held.get("label_names", labels)]
-    if not names and Y.ndim == 2:
-        names = [f"label_{place}" for place in range(Y.shape[1])]
     return MultiLabelData(
         X=held["X"],
         Y=Y,
-        label_names=tuple(names),
+        label_names=tuple(names or [f"label_{place}" for place in range(Y.shape[1])]),
         ids=held.get("ids", np.arange(rows)),
         groups=held.get("groups"),
         name=file.stem,
     )
 
 
-def _is_path(source: Any) -> bool:
-    return isinstance(source, str) or hasattr(source, "__fspath__")
-
-
-def _parquet(file: Path) -> RawTable:
-    try:
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise missing_extra("files", "reading Parquet") from None
-    try:
-        held = pq.ParquetFile(file, page_checksum_verification=True)
-        sizes = held.metadata
-        check_unpacked(file.name, file.stat().st_size, sizes.num_rows * sizes.num_columns * 8)
-        found = held.read()
-        columns = {name: found[name].to_numpy() for name in found.column_names}
-    except InputError:
-        raise
-    except Exception as error:  # whatever Arrow calls it
-        raise InputError(f"{file.name} cannot be read: {why(error)}") from None
-    return RawTable(file.name, columns, np.arange(sizes.num_rows), "row")
-
-
 def _numbers(raw: RawTable, name: str) -> npt.NDArray[np.float32]:
-    column = raw.columns[name]
-    try:
-        out = column.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        for row, value in enumerate(column.tolist()):
-            try:
-                float(value)
-            except (TypeError, ValueError, OverflowError):
-                raise InputError(
-                    raw.at(row, name),
-                    "must be a number, like every feature; name the `features`, or the column "
-                    "that names records or persons with `id_column` or `group_column`",
-                    sealed=_cell(value),
-                ) from None
-        raise
-    wide = ~(np.abs(out) <= np.finfo(np.float32).max)  # before the cast, and NaN too
-    if wide.any():
-        row = int(np.flatnonzero(wide)[0])
-        raise InputError(raw.at(row, name), "must be a finite number", sealed=_cell(column[row]))
-    return out.astype(np.float32)
+    values: list[float] = []
+    for row, cell in enumerate(raw.columns[name].tolist()):
+        try:
+            value = number(cell)
+        except (TypeError, ValueError, OverflowError):
+            value = None
+        if value is None:
+            raise InputError(
+                raw.at(row, name),
+                "must be a finite number, like every feature; name the `features`, or the column "
+                "that names records or persons with `id_column` or `group_column`",
+                sealed=_cell(cell),
+            )
+        values.append(value)
+    return np.array(values, np.float32)
 
 
 def labels_of(raw: RawTable, names: Sequence[str]) -> npt.NDArray[np.int8]:
@@ -244,13 +214,14 @@ def _cell(value: Any) -> str:
 
 
 def names_in(raw: RawTable, column: str, *, differ: bool) -> Column:
-    """Return names of records, or of persons; one that is empty would be nobody, or everybody."""
-    names = [name_of(cell) for cell in raw.columns[column].tolist()]
-    seen: dict[str, int] = {}
+    """Return what records, or persons, are compared by; a gap would be nobody, or everybody."""
+    cells = raw.columns[column].tolist()
+    names, seen = [identity(cell) for cell in cells], dict[str, int]()
     for row, name in enumerate(names):
         if not name:
             whose = "the record" if differ else "the person this record belongs to"
-            raise InputError(raw.at(row, column), f"must name {whose}, and is empty")
+            rule = f"must name {whose}, by a text or an integer below 2^53"
+            raise InputError(raw.at(row, column), rule, sealed=_cell(cells[row]))
         first = seen.setdefault(name, row)
         if differ and first != row:
             raise InputError(
@@ -258,22 +229,6 @@ def names_in(raw: RawTable, column: str, *, differ: bool) -> Column:
                 "these two are the same"
             )
     return np.array(names)
-
-
-def _warn_of_names(raw: RawTable, features: Sequence[str]) -> None:
-    """Warn of features that look as if they named records or persons, by head or by cells."""
-    found = [name for name in features if _NAMING.fullmatch(_plain(name)) or _all_differ(raw, name)]
-    if found:
-        seem = "looks like names of records or persons, but is used as a feature"
-        if len(found) > 1:
-            seem = "look like names of records or persons, but are used as features"
-        warnings.warn(
-            f"{raw.name}: {columns_in_words(found)[0]} {seem}. Name the column of the record "
-            "(`id_column`) or the person (`group_column`), so that all records of a person reach "
-            "one voter; or name the `features`",
-            PrivoteWarning,
-            stacklevel=3,
-        )
 
 
 def warn_of_private(
@@ -292,9 +247,8 @@ def warn_of_private(
         ("persons", group_column, private.groups),
         ("records", id_column, private.ids),
     ):
-        if column is None or column not in rows.columns or known is None:
-            continue
-        if not {name_of(cell) for cell in rows.columns[column].tolist()}.isdisjoint(known.tolist()):
+        theirs = map(identity, rows.columns.get(column or "", ()))
+        if known is not None and not set(known.tolist()).isdisjoint(theirs):
             text = f"{rows.name}: some {who} are also among the private ones: {why}"
             warnings.warn(text, PrivoteWarning, stacklevel=2)
             return
@@ -303,18 +257,3 @@ def warn_of_private(
 def _plain(head: str) -> str:
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", head)
     return re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_")
-
-
-def _all_differ(raw: RawTable, name: str) -> bool:
-    """Return whether no cell comes twice, and all are codes of one word, or count the rows."""
-    cells = raw.columns[name].tolist()
-    if len(cells) < _MANY or len(set(map(str, cells))) < len(cells):
-        return False
-    texts = [str(cell).strip() for cell in cells]
-    if all(text.isdigit() for text in texts):
-        whole = [int(text) for text in texts if len(text) < 19]
-        return len(whole) == len(texts) and max(whole) - min(whole) == len(whole) - 1
-    return all(
-        text and len(text.split()) == 1 and any(map(str.isdigit, text)) and text[0].isalpha()
-        for text in texts
-    )

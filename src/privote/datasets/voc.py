@@ -63,7 +63,8 @@ def voc2012(
     names, marks = _marks(sets, part)
     pictures = home / "JPEGImages"
     if images and not (pictures / f"{names[0]}.jpg").is_file():
-        raise absent(f"the picture {pictures / names[0]}.jpg", VOC2012)
+        sealed = f"it is {pictures / names[0]}.jpg"
+        raise absent(f"a picture in {pictures}", VOC2012, sealed=sealed)
     paths = [str(pictures / f"{name}.jpg") for name in names]
     return MultiLabelData(
         X=Images(paths=paths, size=size) if images else None,
@@ -90,7 +91,8 @@ def _sides(sets: Path, names: list[str]) -> npt.NDArray[np.str_]:
     side |= {name: ("public", "test")[place % 2] for place, name in enumerate(val)}
     lost = next((name for name in names if name not in side), None)
     if lost is not None:
-        raise InputError(f"{sets}: the picture {lost} of trainval is in neither train nor val")
+        rule = "a picture of trainval is in neither train nor val"
+        raise InputError(f"{sets}: {rule}", sealed=f"it is {lost}")
     return np.array([side[name] for name in names])
 
 

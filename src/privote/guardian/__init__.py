@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy.typing as npt
 
-from ..accounting.renyi import Orders, check_orders
+from ..accounting.renyi import DEFAULT_ORDERS
 from ..entropy import Entropy
 from ..errors import InputError
 from ..files import Draft
@@ -44,8 +44,7 @@ class Guardian:
         ``"auto"``: noisy tallies; the noise is set from a privately learnt allowance or, for
         ``"worst-case"``, from the number of queries.
     guarantee
-        ``"allowance"``, ``"worst-case"``, ``"ptr"`` or ``"data-dependent"``: see
-        :func:`privote.label`.
+        ``"allowance"``, ``"worst-case"`` or ``"data-dependent"``: see :func:`privote.label`.
     dataset, consumer, owner
         Names in the ledger: whose votes, for whom, and on whose behalf.
     allowance
@@ -85,7 +84,6 @@ class Guardian:
         owner: str | None = None,
         allowance: int | npt.ArrayLike | None = None,
         voter_ids: Sequence[Any] | None = None,
-        orders: Orders | None = None,
         seed: int | None = None,
         protects: str = VOTER,
         draft: Draft | None = None,
@@ -112,7 +110,6 @@ class Guardian:
             raise InputError("ledger", "must be a Ledger or its path", ledger)
         if not isinstance(protects, str) or not protects.strip() or len(protects.splitlines()) > 1:
             raise InputError("protects", f"must be one line of text, e.g. {PERSON!r}", protects)
-        self.orders = check_orders(orders)
         self._ids = None if voter_ids is None else allowances.seats(voter_ids)
         self._wanted, entropy = allowance, Entropy(seed)
         stamp = {
@@ -128,17 +125,14 @@ class Guardian:
         accounts = Accounts(
             ledger=self._ledger,
             budget=budget,
-            orders=self.orders,
             dataset=dataset,
             consumer=consumer,
             stamp=stamp,
-            own_order=mechanism.own_order,
             conditional=guarantee == "data-dependent",
             draft=draft,
         )
         # For reading: what is charged and drawn is the issuer's.
         self.mechanism, self.budget, self.guarantee = mechanism, budget, guarantee
-        self.learns = learns  # whether the mechanism follows from the votes, and that is paid for
         self._issuer = Issuer(
             mechanism=mechanism,
             guarantee=guarantee,
@@ -203,11 +197,9 @@ class Guardian:
         if queries is None:
             raise InputError(
                 "queries",
-                f"must be given for guarantee {issuer.guarantee!r}: stopping at a data-dependent "
-                "cost would leak, so the number is fixed in advance",
+                "must be given for guarantee 'data-dependent': stopping at a cost that depends on "
+                "the votes would leak, so the number is fixed in advance",
             )
-        if issuer.guarantee == "ptr":
-            return consensus.propose_test_release(issuer, ballots, parts)
         return consensus.data_dependent(issuer, ballots, parts)
 
     def _worst_case(
@@ -216,7 +208,7 @@ class Guardian:
         """Charge as many queries as fit, then draw them: by public numbers, plain composition."""
         issuer, size = self._issuer, sizes(ballots)
         issuer.mechanism.check(ballots)
-        each = issuer.mechanism.worst_case_rdp(ballots.voters, ballots.labels, issuer.orders)
+        each = issuer.mechanism.worst_case_rdp(ballots.voters, ballots.labels, DEFAULT_ORDERS)
         fit = issuer.accounts.charge_fitting(each, ballots.queries, queries, facts=size)
         publish = partial(issuer.publish, voters=ballots.voters, epsilon=issuer.epsilon(fit * each))
         with charged():

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..accounting.allowance import FACTOR, MOST
-from ..accounting.renyi import Floats, rounded_up
+from ..accounting.renyi import DEFAULT_ORDERS, Floats, rounded_up
 from ..errors import BudgetError, DrawnError, InputError, LedgerError, PrivoteError, PrivoteWarning
 from ..files import Draft
 from ..ledger import Budget, Ledger
@@ -42,14 +42,12 @@ class Accounts:
 
     Attributes
     ----------
-    ledger, budget, orders
-        Where charges enter, what the data set may cost in all, the orders of every curve.
+    ledger, budget
+        Where charges enter, and what the data set may cost in all.
     dataset, consumer
         Whose data, for whom: as the ledger has these names, if it has them.
     stamp
         What every entry says besides: the guarantee, the mechanism's parameters, the owner.
-    own_order
-        The order that the first charge was made for; see :meth:`Budget.settled`.
     conditional
         True for costs that depend on the votes: they are no ground to refuse.
     draft
@@ -61,11 +59,9 @@ class Accounts:
 
     ledger: Ledger
     budget: Budget
-    orders: Floats
     dataset: str
     consumer: str | None = None
     stamp: Mapping[str, Any] = field(default_factory=dict)
-    own_order: float | None = None
     conditional: bool = False
     draft: Draft | None = None
     new: bool = field(init=False)
@@ -110,7 +106,7 @@ class Accounts:
         with self._transaction(totals) as sums:
             if self.paid(sums, curve) is not None:
                 return
-            if sums.fitting(curve, self.orders, self.scope, 1) < 1:
+            if sums.fitting(curve, DEFAULT_ORDERS, self.scope, 1) < 1:
                 raise BudgetError(f"{self._named} does not have enough left for this charge")
             self.enter(self._charge(curve, facts or {}))
 
@@ -132,7 +128,7 @@ class Accounts:
             if entry is not None:
                 self.paid(sums, entry["queries"] * each)
                 return min(most, int(entry["queries"]))
-            fit = sums.fitting(each, self.orders, self.scope, most)
+            fit = sums.fitting(each, DEFAULT_ORDERS, self.scope, most)
             if fit < (needed or 1):
                 who = "" if self.consumer is None else f" of {self.consumer}"
                 raise BudgetError(
@@ -147,14 +143,6 @@ class Accounts:
         with self._transaction() as totals:
             if self.paid(totals) is None:
                 self.enter(self._charge(None, facts), {"rdp": curve.tolist()})
-
-    def charge_everything(self, epsilon: float, delta: float, facts: Mapping[str, Any]) -> None:
-        """Charge the whole budget of the data set, of which nothing may be used yet."""
-        with self._transaction() as totals:
-            if self.paid(totals) is not None:
-                return
-            self._check_untouched(totals, epsilon, delta)
-            self.enter(self._charge(None, {**facts, "everything": True}))
 
     def _check_untouched(self, totals: Totals, epsilon: float, delta: float) -> None:
         if (self.dataset, None) in totals.charged:
@@ -194,7 +182,7 @@ class Accounts:
 
         def bought(totals: Totals) -> tuple[Floats, dict[str, Any]]:
             each = surprise()
-            most = totals.fitting(FACTOR * each, self.orders, self.scope, MOST)
+            most = totals.fitting(FACTOR * each, DEFAULT_ORDERS, self.scope, MOST)
             if most < 1 or (wanted is not None and wanted.max() < 1):
                 raise self._nothing_left(totals)
             if wanted is not None and wanted.max() > most:
@@ -232,11 +220,11 @@ class Accounts:
             if once:
                 self._check_untouched(totals, self.budget.epsilon, self.budget.delta)
                 return None, {"everything": True, "allowance": 0, "learnt": settle(None)}
-            whole = totals.budgets[self.dataset, None].filter(self.orders).slope()
-            rho = totals.slope(self.orders, self.scope)
+            whole = totals.budgets[self.dataset, None].filter(DEFAULT_ORDERS).slope()
+            rho = totals.slope(DEFAULT_ORDERS, self.scope)
             if rho < _LITTLE * whole:
                 raise BudgetError(f"nothing is left of {self._named}; the ledger lists its charges")
-            return rho * self.orders, {"allowance": 0, "learnt": settle(rho)}
+            return rho * DEFAULT_ORDERS, {"allowance": 0, "learnt": settle(rho)}
 
         return self._open(bought, facts, roll)
 
@@ -278,7 +266,7 @@ class Accounts:
     ) -> None:
         """Charge an allowance under a name of its own, if it fits; inside a transaction."""
         curve, most = FACTOR * allowance.max() * surprise, int(allowance.max())
-        if most < 1 or totals.fitting(curve, self.orders, self.scope, 1) < 1:
+        if most < 1 or totals.fitting(curve, DEFAULT_ORDERS, self.scope, 1) < 1:
             raise self._nothing_left(totals)
         more = {"account": account, "allowance": plain(allowance)}
         self.enter(self._charge(curve, {**facts, **more}))
@@ -286,21 +274,17 @@ class Accounts:
     def authorise(self, totals: Totals) -> Budget:
         """Fix the data set's budget at first use; refuse another one, or another kind or unit."""
         # Who has several records loses more from a release that protects one than the sum says.
-        mine = self.stamp.get("protects")
-        known = totals.protects.get(self.dataset, mine)
+        own = self.stamp.get("protects")
+        mine, known = (
+            (whom or VOTER).partition(" (")[0]
+            for whom in (own, totals.protects.get(self.dataset, own))
+        )
         if known != mine:
             raise BudgetError(
-                f"data set {self.dataset!r} protects {known or VOTER}: it cannot be combined with "
-                f"a release that protects {mine or VOTER}. Name another data set"
+                f"data set {self.dataset!r} protects {known}: it cannot be combined with a release "
+                f"that protects {mine}. Name another data set"
             )
-        return self.ledger.fix_budget(
-            totals,
-            self.budget,
-            (self.dataset, None),
-            self.conditional,
-            orders=self.orders,
-            own=self.own_order,
-        )
+        return self.ledger.fix_budget(totals, self.budget, (self.dataset, None), self.conditional)
 
     # -- what is drawn -----------------------------------------------------------------------------
 
@@ -395,7 +379,7 @@ class Accounts:
 
     def _charge(self, curve: Floats | None, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the entry of a charge says."""
-        body = {"kind": "charge", **self.entry, **facts, "orders": self.orders.tolist()}
+        body = {"kind": "charge", **self.entry, **facts, "orders": DEFAULT_ORDERS.tolist()}
         return {**body, "rdp": None if curve is None else curve.tolist()}
 
     def enter(self, body: dict[str, Any], sealed: dict[str, Any] | None = None) -> None:

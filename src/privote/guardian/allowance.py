@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.allowance import Learning, learning_epsilon, mu_at_order, mu_of_budget, settled
+from ..accounting.renyi import DEFAULT_ORDERS
 from ..entropy import WIDEST_ROUNDED
 from ..errors import BudgetError, InputError, shown, whole
 from ..mechanisms import Mechanism, TallyVoting, mechanism_of
@@ -54,7 +55,7 @@ def register(
 ) -> Allowance:
     """Find this electorate's account in the ledger, or open and charge it."""
     return issuer.accounts.open(
-        partial(issuer.mechanism.surprise_rdp, voters, labels, issuer.orders),
+        partial(issuer.mechanism.surprise_rdp, voters, labels, DEFAULT_ORDERS),
         None if wanted is None else check_allowance(wanted, voters),
         {"voters": voters, "labels": labels},
         None if ids is None else roll_of(issuer, ids),
@@ -308,7 +309,8 @@ def seats(names: Sequence[Any], voters: int | None = None) -> dict[str, int]:
     do "Anna" and "anna ".
     """
     if isinstance(names, Set | Mapping) or not hasattr(names, "__len__"):
-        raise InputError("voter_ids", "must be a sequence of names", names)
+        sealed = f"they are {shown(names)}"
+        raise InputError("voter_ids", "must be a sequence of names", sealed=sealed)
     texts = [_name(name, place) for place, name in enumerate(names)]
     places = {folded(name): place for place, name in enumerate(texts)}
     wanted = len(texts) if voters is None else voters

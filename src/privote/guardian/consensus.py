@@ -1,13 +1,10 @@
-"""Prices of consensus: what these votes cost, and what of that may be said. Two guarantees.
+"""Prices of consensus: what these votes cost, and what of that may be said.
 
-*Propose, test, release*: these prices, if a private test says that there is consensus. Only for
-mechanisms that price cells by level, such as Binary voting, gated or not: the cost is a sum over
-cells of a table by level, and one changed ballot moves every cell by at most one vote, which is
-what the distance test (:mod:`privote.accounting.ptr`) is proved for.
-
-*Data-dependent*: the paper's. A statement about these votes; its exact epsilon is sealed. One that
-may be published follows from the smooth sensitivity (:mod:`privote.accounting.sanitize`), proved
-for the same mechanisms. Each voter's own bill, by two accountants, is sealed as well.
+The paper's guarantee: a statement about these votes; its exact epsilon is sealed. One that may be
+published follows from the smooth sensitivity (:mod:`privote.accounting.sanitize`), which is proved
+for mechanisms that price cells by level, such as Binary voting, gated or not: the cost is a sum
+over cells of a table by level, and one changed ballot moves every cell by at most one vote. Each
+voter's own bill, by two accountants, is sealed as well.
 """
 
 from __future__ import annotations
@@ -18,62 +15,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from ..accounting import pld, ptr
+from ..accounting import pld
 from ..accounting import sanitize as rules
-from ..accounting.renyi import Floats, check_orders, epsilon
+from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon
 from ..entropy import Entropy
 from ..errors import InputError, UnavailableError
-from ..ledger import Budget
 from ..mechanisms import Mechanism
 from ..mechanisms.cells import CellTally, Ladder
 from ..release import Later, Release, Sealed
 from ..votes.cube import Ballots, BallotSource, Block, Counts, DenseBlock
-from .issuer import Issuer, Parts, charged, sizes
+from .issuer import Issuer, Parts, sizes
 
 _CHUNK = 2**14  # costs worked out at a time
 _TABLE = 2**20  # costs that are worked out to choose an order
 
 
-def propose_test_release(issuer: Issuer, ballots: BallotSource, parts: Parts | None) -> Release:
-    """Charge the whole budget, then release all labels or none."""
-    levels = Levels.of(issuer.mechanism, ballots)
-    if levels is None:
-        raise UnavailableError(
-            "guarantee 'ptr' is proved only for mechanisms that count single votes, such as "
-            f"binary, not for {issuer.mechanism.name}; use 'allowance' or 'worst-case'"
-        )
-    issuer.mechanism.check(ballots)
-    proposal = propose(levels, issuer.orders, ballots, issuer.accounts.budget)
-    # Its promise holds at one order and with all of delta: nothing can be added to it.
-    issuer.accounts.charge_everything(
-        proposal.epsilon,
-        proposal.delta,
-        {"queries": ballots.queries, "epsilon": proposal.epsilon, **sizes(ballots)},
-    )
-    with charged():
-        labels = issuer.draw(ballots, levels.add)
-    passed = levels.passes(proposal, issuer.entropy)
-    terms = {  # what was fixed before looking, and the one public bit
-        "passed": passed,
-        "order": proposal.order,
-        "threshold": proposal.threshold,
-        "reserve": proposal.reserve,
-        "slack": proposal.depth,
-    }
-    made = issuer.publish(
-        labels if passed else np.zeros((0, ballots.labels), np.int8),
-        ballots.voters,
-        proposal.epsilon,
-        terms=terms,
-    )
-    if parts is not None:
-        parts.keep(made)
-    return issuer.record(made, parts, queries=ballots.queries)
-
-
 def data_dependent(issuer: Issuer, ballots: BallotSource, parts: Parts | None) -> Release:
     """Price and draw in one pass; charge, sealed, before anything leaves."""
-    mechanism, orders, delta = issuer.mechanism, issuer.orders, issuer.accounts.budget.delta
+    mechanism, orders, delta = issuer.mechanism, DEFAULT_ORDERS, issuer.accounts.budget.delta
     mechanism.check(ballots)
     levels = Levels.of(mechanism, ballots)
     total = np.zeros(len(orders))
@@ -135,29 +94,6 @@ class Levels:
     def few(self, orders: Floats) -> Floats:
         """Return the orders to choose one from: all, or fewer where tables are long. Public."""
         return orders[:: max(1, len(self.histogram) * len(orders) // _TABLE)]
-
-    def passes(self, proposal: ptr.Proposal, entropy: Entropy) -> bool:
-        """Draw whether the distance test lets the labels out."""
-        table = self.costs(np.array([proposal.order]))[0]
-        distance = ptr.distance(table, self.histogram, proposal.threshold, self.reach)
-        chances = ptr.pass_log_probs(
-            distance, proposal.threshold, proposal.reserve, proposal.order, proposal.delta
-        )
-        fail, success = chances[-1:, 0], chances[-1:, 1]
-        return bool(entropy.bernoulli(success, fail)[0])
-
-
-def propose(levels: Levels, orders: Floats, ballots: BallotSource, budget: Budget) -> ptr.Proposal:
-    """Choose order, threshold and reserve from public numbers only."""
-    orders = levels.few(orders)
-    return ptr.propose(
-        levels.costs(orders),
-        orders,
-        ballots.queries * ballots.labels,
-        budget.epsilon,
-        budget.delta,
-        reach=levels.reach,
-    )
 
 
 def sanitize(
@@ -341,5 +277,4 @@ def bills(mechanism: Mechanism, votes: Any, delta: float, accountant: str = "rdp
 
 def _curve_epsilons(mechanism: Mechanism, votes: Any, delta: float) -> Floats:
     """Return each voter's epsilon by the curve, in both directions: (voters, 2)."""
-    orders = check_orders(None)
-    return np.asarray(epsilon(mechanism.rdp_by_voter(votes, orders), orders, delta))
+    return np.asarray(epsilon(mechanism.rdp_by_voter(votes), None, delta))

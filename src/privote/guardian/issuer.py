@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting.renyi import Floats, epsilon_at
+from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon_at
 from ..entropy import Entropy
 from ..errors import ChargedError, InputError, MissingExtraError
 from ..ledger.records import digest_of
@@ -49,14 +49,9 @@ class Issuer:
     protects: str
     learns: bool = False  # then the mechanism stands for one that follows from the votes, paid for
 
-    @property
-    def orders(self) -> Floats:
-        """The Rényi orders of every charge."""
-        return self.accounts.orders
-
     def epsilon(self, curve: Floats) -> float:
         """Return what a curve that was charged costs at the budget's delta."""
-        return epsilon_at(curve, self.orders, self.accounts.budget.delta)[0]
+        return epsilon_at(curve, DEFAULT_ORDERS, self.accounts.budget.delta)[0]
 
     def draw(
         self,

@@ -34,19 +34,18 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from .._version import check_written, written
-from ..datasets.tables import columns_of
 from ..errors import BallotError, InputError, PrivoteError, shown, whole
 from ..files import PART, as_place, check_file, check_here, complete, is_url, name_of
 from ..votes.arrays import ArrayFile, file_system, open_array, open_npy, reached, stored_files
-from ..votes.cells import is_gap
+from ..votes.cells import number
 from ..votes.cube import Threshold, block_queries, check_shape, check_threshold
 from ..votes.names import Names, in_order
-from ..votes.tables import RawTable, is_frame
+from ..votes.tables import TABLES, RawTable, is_frame, is_records, open_table
 from .rows import Floats, Progress, count_rows, label_probabilities, row_size
 from .students.saving import SUFFIX, SavedStudent, load_student
 from .workers import each, on_workers, one_thread
 
-ARRAYS, TABLES = (".npy", ".npz", ".zarr"), (".csv", ".tsv", ".parquet")
+ARRAYS = (".npy", ".npz", ".zarr")
 MODELS = (".joblib", ".pkl", ".pickle", SUFFIX)
 _FORMAT = 2
 _ATTRIBUTES, _METADATA, _OURS = ".zattrs", ".zarray", "privote"
@@ -104,8 +103,8 @@ def collect_votes(
         ``"package.module:function"``.
     rows
         Public rows: ``.npy``, ``.npz`` (array ``X``) or ``.zarr``, read a chunk at a time; or an
-        array. Or a table, which is loaded: ``.csv``, ``.tsv``, ``.parquet`` or a
-        data frame. A function gets rows of an array as they are, those of a table as a dict of
+        array. Or a table, which is loaded: ``.csv``, ``.tsv``, ``.parquet``, a data frame or a list
+        of records. A function gets rows of an array as they are, those of a table as a dict of
         columns: floats where the whole column holds numbers or gaps.
     output
         ``.zarr``, by path or by a URL that zarr opens. Every worker must be able to reach it, and
@@ -496,7 +495,7 @@ class Table:
     def __getitem__(self, rows: slice) -> Table:
         return Table(self.raw[rows], self.numeric)
 
-    def columns(self) -> dict[str, npt.NDArray[Any]]:
+    def columns(self) -> dict[str, Any]:
         """Return the columns by name: floats, or texts and whatever else."""
         return {
             name: _floats(cells) if name in self.numeric else cells
@@ -523,17 +522,12 @@ class Table:
         return np.stack([*columns.values()], axis=1)
 
 
-def _floats(cells: npt.NDArray[Any]) -> Floats:
-    if cells.dtype != object:
-        return cells.astype(np.float64)
-    return np.array([np.nan if is_gap(cell) else float(cell) for cell in cells.tolist()], float)
-
-
-def _is_numeric(cells: npt.NDArray[Any]) -> bool:
+def _floats(cells: npt.NDArray[Any]) -> Floats | None:
+    """Return a column as numbers, NaN for a gap; None if a cell is none."""
     try:
-        return cells.dtype.kind in "biufO" and _floats(cells) is not None
+        return np.array([number(cell) for cell in cells.tolist()], float)
     except (TypeError, ValueError, OverflowError):
-        return False
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -572,9 +566,11 @@ def open_rows(rows: Any) -> Rows:
             check_here("rows", file)
             check_file(file, "rows")
         digest = _file_digest(file)  # before anything is read
-    if suffix in TABLES or is_frame(rows) or isinstance(rows, dict):
-        raw = columns_of(file or rows, "rows")
-        numeric = frozenset(name for name, cells in raw.columns.items() if _is_numeric(cells))
+    if suffix in TABLES or is_frame(rows) or isinstance(rows, dict) or is_records(rows):
+        raw = open_table(file or rows, "rows", public=True).table()
+        numeric = frozenset(
+            name for name, cells in raw.columns.items() if _floats(cells) is not None
+        )
         table, digest = Table(raw, numeric), digest or joblib.hash([*raw.columns.items()])
         opened = Rows(table, len(raw), 8 * len(raw.columns), digest, file)
     else:

@@ -8,6 +8,7 @@ blocks of one fixed shape (see :func:`privote.learning.rows.padded_blocks`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,14 +16,18 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from ..datasets.embedded import SIDE, slots_of
 from ..errors import InputError
-from .rows import BLOCK, Floats, deviations, padded_blocks
+from .rows import BLOCK, Floats, check_rows, deviations, padded_blocks, same_anywhere
 from .workers import one_thread
 
 _DENSE_FEATURES = 2000  # up to here principal components come from the covariance
 # Dimensions of an embedding that public numbers choose; tried on five public data sets.
 _PACE, _LEAST, _MOST = 0.9, 5, 200
 _DWARFED = 10  # times the usual deviation of a feature
+# A slot's ink says whether it is filled: an empty slot has only noise, at most 5 in total, and the
+# faintest digit has 11.
+_INK = 8.0
 _NAMES = "'tfidf', or 'pca:K', 'std:K' or 'lsa:K'"
 
 
@@ -93,30 +98,19 @@ def embedding_for(
     return f"std:{size}" if dwarfed else f"pca:{size}"
 
 
-def embed(mapping: Embedding | None, X: Any) -> Any:
+def embed(mapping: Callable[[Any], Any] | None, X: Any) -> Any:
     """Return rows in the embedding, in single precision: (rows, features)."""
     if mapping is None:
         return X
     with one_thread():
-        size = BLOCK if sparse.issparse(X) or _same_anywhere(mapping, X.shape[1]) else 1
+        shape = BLOCK, X.shape[1]
+        alike = sparse.issparse(X) or same_anywhere(lambda rows: _dense(mapping(rows)), shape)
         return _stacked(
             [
                 _single(mapping(_double(block)))[: place.stop - place.start]
-                for block, place in padded_blocks(X, size)
+                for block, place in padded_blocks(X, BLOCK if alike else 1)
             ]
         )
-
-
-def _same_anywhere(mapping: Embedding, features: int) -> bool:
-    """Return whether a block maps a row to the same bits wherever it stands in the block.
-
-    Some processors' matrix products take the rows of a block in groups that round differently. One
-    more private row would then move others to a place where their last bits change. Tried on
-    made-up rows: what is tried is the order of operations, which goes by the shape of a block.
-    """
-    rows = np.random.default_rng(0).normal(size=(BLOCK, features))
-    here, there = (_dense(mapping(block)) for block in (rows, np.roll(rows, 1, axis=0)))
-    return here.tobytes() == np.roll(there, -1, axis=0).tobytes()
 
 
 def _double(rows: Any) -> Any:
@@ -140,6 +134,45 @@ class Centre(TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> Any:
         """Return rows less the mean."""
         return _dense(X) - self.mean_
+
+
+@dataclass(kw_only=True)
+class Landmarks:
+    """Similarities of scenes (:func:`privote.datasets.load_scenes`) to slots of public ones.
+
+    Pixels of a scene add up badly: a digit may stand in any slot. So each slot is compared with
+    landmarks, and the similarities are added up over the slots: (scenes, landmarks).
+
+    Parameters
+    ----------
+    count
+        How many landmarks, evenly spread over the filled slots of the public scenes.
+    width
+        Of the kernel exp(-width |a - b|^2) between two slots with pixels in [0, 1].
+    """
+
+    count: int = 300
+    width: float = 0.4
+
+    def fit(self, X: Any) -> Landmarks:
+        """Choose landmarks from public scenes (scenes, pixels)."""
+        slots = slots_of(X).reshape(-1, SIDE**2)
+        filled = slots[slots.sum(axis=1) > _INK]
+        if not len(filled):
+            raise InputError("X", "must have scenes with a digit in them, got empty slots only")
+        chosen = np.linspace(0, len(filled) - 1, min(self.count, len(filled))).astype(int)
+        self.slots_ = filled[chosen]
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return (scenes, landmarks), each scene's from itself alone."""
+        return embed(self._similarities, check_rows(X))
+
+    def _similarities(self, scenes: Floats) -> Floats:
+        norms = (self.slots_**2).sum(axis=1)
+        contents = map(np.ascontiguousarray, slots_of(scenes).swapaxes(0, 1))
+        squares = [(c**2).sum(axis=1)[:, None] + norms - 2.0 * c @ self.slots_.T for c in contents]
+        return np.asarray(sum(np.exp(-self.width * square) for square in squares))
 
 
 def _named(name: str, shape: tuple[int, int]) -> Any:

@@ -14,11 +14,11 @@ import numpy.typing as npt
 from .. import metrics
 from ..datasets import MultiLabelData, pictures, tables
 from ..datasets import open as open_data
-from ..datasets.embedded import Landmarks
 from ..errors import InputError
 from ..files import Draft, Promise
 from ..release import Release
-from ..votes.tables import as_csv
+from ..votes.tables import Sheet, as_csv, open_table
+from .embedding import Landmarks
 from .methods import check_method, expected
 from .networks.architectures import IMAGE_NETWORKS
 from .networks.image import ImageNetwork
@@ -319,20 +319,47 @@ def _read(job: Job) -> tuple[MultiLabelData, MultiLabelData | None, MultiLabelDa
         return _embedded(job, sides.private, sides.public, sides.test)
     if job.public is not None and job.public.exists() and job.public.samefile(job.data):
         raise InputError("public", "must not be the private rows: public rows are not protected")
-    arrays = _is_arrays(job.data)
-    if not (job.labels or arrays):
-        raise InputError("labels", "must name the columns of the private table that are labels")
-    read = tables.table if arrays else tables.raw_table
-    names = {"id_column": job.id_column, "group_column": job.group_column}
-    private = read(job.data, labels=job.labels, features=job.columns, **names)
+    if not _is_arrays(job.data):
+        return _tables(job)
+    private = tables.table(job.data, labels=job.labels)
     if not private.label_names:
         raise InputError("labels", "must name the labels of the private table")
     public, test = (
-        None if path is None else _like(private, job, path) for path in (job.public, job.test)
+        None if path is None else _arrays(path, private) for path in (job.public, job.test)
     )
-    if public is None and not arrays:
-        private, test = _without_public(private), None if test is None else tables.as_numbers(test)
     return private, public, test
+
+
+def _arrays(path: Path, private: MultiLabelData) -> MultiLabelData:
+    if not _is_arrays(path):
+        raise InputError(f"{path.name} must be .npz, like the private rows")
+    return tables.table(path, labels=private.label_names)
+
+
+def _tables(job: Job) -> tuple[MultiLabelData, MultiLabelData | None, MultiLabelData | None]:
+    """Return tables; their features are the columns of the public one, if there is one."""
+    if not job.labels:
+        raise InputError("labels", "must name the columns of the private table that are labels")
+    names = {"id_column": job.id_column, "group_column": job.group_column}
+    public = None if job.public is None else open_table(job.public, "public")
+    features = job.columns
+    if features is None and public is not None:
+        features = tuple(tables.features_of(public, [*job.labels, *names.values()]))
+    data = open_table(job.data, "X")
+    private = tables.raw_table(data, labels=job.labels, features=features, **names)
+    test = None if job.test is None else _like(private, job, open_table(job.test, "test"))
+    if public is not None:
+        return private, _like(private, job, public, public=True), test
+    return _without_public(private), None, None if test is None else tables.as_numbers(test)
+
+
+def _like(
+    private: MultiLabelData, job: Job, sheet: Sheet, *, public: bool = False
+) -> MultiLabelData:
+    """Read a table with the features of the private one; its other columns do not matter."""
+    rows, labels = sheet.table(), () if public else job.labels
+    tables.warn_of_private(rows, private, job.id_column, job.group_column, public=public)
+    return tables.raw_table(rows, labels=labels, features=private.feature_names)
 
 
 def _folder(
@@ -385,20 +412,6 @@ def _embedded(
         landmarks = Landmarks().fit(public.X)
         private, public, test = (replace(side, X=landmarks.transform(side.X)) for side in sides)
     return private, public, test
-
-
-def _like(private: MultiLabelData, job: Job, path: Path) -> MultiLabelData:
-    """Read a table with the features of the private one; its other columns do not matter."""
-    if _is_arrays(path) != _is_arrays(job.data):
-        raise InputError(f"{path.name} must be .npz exactly when {Path(job.data).name} is")
-    labels = job.labels if path == job.test else ()
-    if _is_arrays(path):
-        return tables.table(path, labels=private.label_names)
-    rows = tables.columns_of(path)
-    tables.warn_of_private(
-        rows, private, job.id_column, job.group_column, public=path == job.public
-    )
-    return tables.raw_table(rows, labels=labels, features=private.feature_names)
 
 
 def _is_arrays(path: str | Path) -> bool:

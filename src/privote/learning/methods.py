@@ -16,7 +16,7 @@ from typing import Any
 from ..accounting.renyi import check_delta, rounded_up
 from ..errors import InputError, positive, whole
 
-_VOTES = ("mechanism", "guarantee", "queries", "student", "embedding", "rounds", "n_jobs")
+_VOTES = ("mechanism", "guarantee", "queries", "student", "embedding", "n_jobs")
 _AND = ("electorate",)  # which is given to fit
 _NETWORK = ("network", "weights", "epochs", "frozen", "device", "hours")
 #: Every method, and which settings it takes, by the names of its estimator.

@@ -13,8 +13,8 @@ import os
 import pickle
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property, partial
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from hashlib import blake2b
 from math import sqrt
 from typing import Any
@@ -23,19 +23,21 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import issparse
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..datasets import Images
-from ..errors import BudgetError, InputError, whole
+from ..errors import InputError, whole
 from ..files import Draft, drafted
 from ..guardian import AUTO, Guardian, record_kept
 from ..labelling import ALL_THERE, KeptReleases, guarantee_of, room, warn_of_quality, with_forecast
 from ..ledger import Budget, Ledger
 from ..mechanisms import Mechanism, mechanism_of
-from ..release import PERSON, RECORD, Release, Shown, decide, drawn_of
+from ..release import PERSON, RECORD, Shown
+from ..votes.cube import Ballots
+from ..votes.names import identities
 from .methods import VOTERS
 from .neighbours import NeighbourBallots
-from .networks.image import check_time
+from .networks.image import ImageNetwork, check_time
 from .rows import (
     Floats,
     LabelClassifier,
@@ -51,7 +53,7 @@ from .rows import (
 )
 from .students.classifiers import binarized, train_student
 from .teachers.training import part_names, partition, partition_key, train
-from .teachers.votes import TeacherPool, cast
+from .teachers.votes import cast
 
 # The default share of neighbours: wide circles where noise is strong beside the records. Chosen on
 # tmc2007, scene, yeast and VOC 2012 at epsilon 2 to 10.
@@ -77,7 +79,8 @@ class PATEClassifier(Shown, LabelClassifier):
     n_teachers
         Number of disjoint parts of the data, each with its own teacher. More teachers stand out
         better from the noise, but each learns from less data:
-        :func:`privote.learning.methods.teachers_for` suggests a number.
+        :func:`privote.learning.methods.teachers_for` suggests a number. One whose part has no
+        records says no.
     mechanism
         ``"auto"`` (default): noisy tallies are released for all rows (:func:`privote.label`), and
         the student learns from the expected share of voters who want each label. With a named
@@ -92,10 +95,7 @@ class PATEClassifier(Shown, LabelClassifier):
         folds spends it k times on the same records. Features must not be scaled or encoded by a
         step fitted on private rows (as in a ``Pipeline``): what such a step learns is not covered.
     guarantee
-        See :func:`privote.label`. ``"ptr"`` and ``"data-dependent"`` need ``queries``.
-    rounds
-        Number of batches in which teachers label, under an allowance; the current student is the
-        baseline of the next batch. With ``"auto"`` this brings no gain.
+        See :func:`privote.label`. ``"data-dependent"`` needs ``queries``.
     queries
         Number of public rows to label; default: all.
     share
@@ -146,7 +146,6 @@ class PATEClassifier(Shown, LabelClassifier):
     epsilon: float = 8.0
     delta: float = 1e-6
     guarantee: str = AUTO
-    rounds: int = 1
     queries: int | None = None
     share: float | None = None
     metric: str = "cosine"
@@ -167,6 +166,7 @@ class PATEClassifier(Shown, LabelClassifier):
         dataset: str = "default",
         consumer: str | None = None,
         electorate: str | None = None,
+        size_public: bool = False,
         seed: int | None = None,
         progress: Progress | None = None,
         draft: str | os.PathLike[str] | Draft | None = None,
@@ -197,6 +197,9 @@ class PATEClassifier(Shown, LabelClassifier):
             later fit with the same ledger. One that is learnt is for as many rows in all as were
             public in the first fit. Whoever gives the name promises that every record has the same
             id (or group, or row) in all of these fits: then it is with the same voter.
+        size_public
+            True where a setting, such as ``n_teachers``, follows from the number of records. Then
+            that number is public, and the promise is for replacing a record.
         seed
             An integer makes a simulation, which protects nobody: noise and parts are then known.
         progress
@@ -220,7 +223,7 @@ class PATEClassifier(Shown, LabelClassifier):
                 "X_public",
                 "must be given: the public rows that voters label and the student learns from",
             )
-        X_public = _check_rows(self, X_public)
+        X_public = self._rows(X_public, "X_public", images=True)
         if seed is None:  # a simulation protects nobody anyway
             check_apart(X, X_public, "X_public")
             warn_of_scikit_learn(ledger)
@@ -233,28 +236,21 @@ class PATEClassifier(Shown, LabelClassifier):
             key=lambda: partition_key(ledger, dataset, seed),
             seed=int(random.randint(2**31)),
         )
-        public = PublicRows(X_public, Y.shape[1], random, self.student, self.random_state)
-        asked = {"rows": len(public.order), "labels": Y.shape[1], "dataset": dataset, "seed": seed}
+        order: Rows = random.permutation(X_public.shape[0]).astype(np.int64)
+        asked = {"rows": len(order), "labels": Y.shape[1], "dataset": dataset, "seed": seed}
         asked |= {"epsilon": self.epsilon, "delta": self.delta, "voters": self.voters}
         asked |= {"guarantee": self.guarantee, "consumer": consumer}
         known = seed is not None or self.guarantee == "data-dependent"
         budget = Budget(epsilon=self.epsilon, delta=self.delta)
         guarantee = self.guarantee
         if _is_auto(guarantee):
-            lasting = ledger is not None or self.rounds > 1 or self.voters != "teachers"
-            size = self.n_teachers, Y.shape[1], self.queries or len(public.order)
+            lasting = ledger is not None or self.voters != "teachers"
+            size = self.n_teachers, Y.shape[1], self.queries or len(order)
             guarantee = "allowance" if lasting else guarantee_of(self.mechanism, budget, *size)
-        self._check_asking(guarantee, len(public.order))
-        door = partial(
-            Guardian,
-            budget=budget,
-            ledger=Ledger.in_memory() if ledger is None else ledger,
-            guarantee=guarantee,
-            dataset=dataset,
-            consumer=consumer,
-            seed=seed,
-            protects=who.protected(self.voters, known=known),
-        )
+        self._check_queries(guarantee, len(order))
+        rows = order[: self.queries]
+        goes_on = electorate is not None and _is_auto(self.mechanism)
+        plan_for = len(order) if goes_on else None
         with drafted(draft, asked, resume=resume) as kept:
             parts = None if kept is None else KeptReleases(kept)
             # Without a ledger that lasts, records would be with other voters now, who have
@@ -263,50 +259,69 @@ class PATEClassifier(Shown, LabelClassifier):
             done = parts is not None and (parts.all_there or (forgets and parts.draft.paid))
             if parts is not None and resume and done:
                 release, self.public_rows_ = parts.together()
-                self.release_ = record_kept(ledger, release, parts.since, parts.draft)
-                if self.rounds == 1:  # baselines of later rounds are not in it
-                    own = self.mechanism
-                    made_by = own if isinstance(own, Mechanism) else mechanism_of(release.mechanism)
-                    near = self._share(X, who) if self.voters == "neighbours" else None
-                    self.release_ = with_forecast(self.release_, made_by, near=near)
+                release = record_kept(ledger, release, parts.since, parts.draft)
             else:
-                pool = self._voters(X, Y, X_public, who, say)
+                ballots = self._ballots(X, Y, X_public, rows, who, say)
                 if parts is not None:
                     who.keep(parts.draft, None if ledger is None else (X, Y))
-                    parts.draft.reserve(room(len(public.order), pool.labels))
-                names = who.of(self.voters, pool.voters, pool.voter_names)
-                ids = None if ledger is None else names
-                with door(self.mechanism, voter_ids=ids, draft=kept) as guardian:
-                    self.public_rows_, self.release_ = PoolLabelling(
-                        guardian=guardian,
-                        pool=pool,
-                        public=public,
-                        rounds=self.rounds,
-                        queries=self.queries,
-                        plan_for=len(public.order) if electorate is not None else None,
-                        progress=partial(say, "labelling"),
+                    parts.draft.reserve(room(len(rows), ballots.labels))
+                    parts.rows = rows
+                names = who.of(self.voters, ballots.voters, ballots.voter_names)
+                with Guardian(
+                    self.mechanism,
+                    budget,
+                    Ledger.in_memory() if ledger is None else ledger,
+                    guarantee=guarantee,
+                    dataset=dataset,
+                    consumer=consumer,
+                    voter_ids=None if ledger is None else names,
+                    seed=seed,
+                    protects=who.protected(
+                        known=known and self.voters == "teachers",
+                        # How long networks take to train goes by the number of records.
+                        size_public=size_public
+                        or self.voters == "neighbours"
+                        or isinstance(self.teacher, ImageNetwork),
+                    ),
+                    draft=kept,
+                ) as guardian:
+                    release = guardian.release(
+                        ballots,
+                        queries=self.queries if guarantee == "data-dependent" else None,
                         parts=parts,
-                    ).run()
+                        plan_for=plan_for,
+                    )
+                self.public_rows_ = rows[: release.answered]
+                say("labelling", release.answered, len(rows))
                 if kept is not None:
                     kept.note(ALL_THERE)
-            if not self.release_.answered:
-                if kept is not None:
-                    kept.finish()  # nothing can be made of it
-                raise BudgetError(
-                    "the private test of guarantee 'ptr' failed: no labels were released and "
-                    "there is no student; the budget is charged"
-                )
+            own = self.mechanism
+            made_by = own if isinstance(own, Mechanism) else mechanism_of(release.mechanism)
+            near = self._share(X, who) if self.voters == "neighbours" else None
+            self.release_ = with_forecast(release, made_by, near=near)
             if self.release_.tallies is None:
                 warn_of_quality(self.release_)
             say("training the student", 0, 1)
-            self.student_ = public.student(self.public_rows_, learnt_from(self.release_))
-            chance, released = public.ask(self.student_), self.release_.shares
-            self.shares_ = (chance if released is None else released).mean(axis=0)
-            self.thresholds_: Floats | float = 0.5
-            if released is not None:  # of voters, who need not agree on what is there
-                self.thresholds_ = matching(chance, self.shares_)
+            self._train_student(X_public)
             say("training the student", 1, 1)
         return self
+
+    def _train_student(self, X_public: Any) -> None:
+        """Train the student on what was released, and set its thresholds by the public rows.
+
+        It learns from shares of voters where tallies tell them: a share tells more than a yes or
+        no, also where most voters never agree.
+        """
+        rows, shares = self.public_rows_, self.release_.shares
+        rest = take_rows(X_public, np.setdiff1d(np.arange(X_public.shape[0]), rows))
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        targets: Targets = self.release_.labels if shares is None else shares
+        self.student_ = train_student(self.student, take_rows(X_public, rows), targets, rest, seed)
+        chance = label_probabilities(self.student_, X_public, self._columns)
+        self.shares_ = (chance if shares is None else shares).mean(axis=0)
+        self.thresholds_: Floats | float = 0.5
+        if shares is not None:  # of voters, who need not agree on what is there
+            self.thresholds_ = matching(chance, self.shares_)
 
     @property
     def privacy_(self) -> dict[str, Any]:
@@ -321,7 +336,7 @@ class PATEClassifier(Shown, LabelClassifier):
     def predict_proba(self, X: Any) -> Floats:
         """Return the student's probabilities: (rows, labels), or (rows, classes) for one column."""
         check_is_fitted(self, "student_")
-        chance = label_probabilities(self.student_, _check_rows(self, X), self._columns)
+        chance = label_probabilities(self.student_, self._rows(X, images=True), self._columns)
         if self._multilabel:
             return chance
         if self._columns == 1:
@@ -344,10 +359,12 @@ class PATEClassifier(Shown, LabelClassifier):
         tags.classifier_tags.multi_class = True
         return tags
 
-    def _voters(self, X: Any, Y: Labels, X_public: Any, who: VoterNames, say: Progress) -> Any:
-        """Return ballots on the public pool."""
+    def _ballots(
+        self, X: Any, Y: Labels, X_public: Any, rows: Rows, who: VoterNames, say: Progress
+    ) -> Any:
+        """Return the ballots on some public rows, in their order."""
         if self.voters == "neighbours":
-            return NeighbourBallots(
+            every = NeighbourBallots(
                 X,
                 Y,
                 X_public,
@@ -356,12 +373,8 @@ class PATEClassifier(Shown, LabelClassifier):
                 embedding=self.embedding,
                 groups=who.persons(X.shape[0]),
             )
-        if whole("n_teachers", self.n_teachers) > X.shape[0]:
-            raise InputError(
-                "n_teachers",
-                f"must be at most the number of records ({X.shape[0]}), got {self.n_teachers}",
-            )
-        many = (Y.shape[1], self.n_teachers, self.n_jobs)
+            return every.take(rows)
+        many = (Y.shape[1], whole("n_teachers", self.n_teachers), self.n_jobs)
         check_time(self.teacher, self.student, X, X_public, *many)
         part_names(X.shape[0], who.ids, who.groups)  # before a ledger is asked for the key
         part = partition(X.shape[0], self.n_teachers, ids=who.ids, groups=who.groups, key=who.key)
@@ -376,9 +389,9 @@ class PATEClassifier(Shown, LabelClassifier):
             progress=lambda done, total: say("training teachers", done, total),
             tune="F1" if isinstance(self.threshold, str) and self.threshold == "tuned" else None,
         )
-        votes = cast(teachers, X_public, self.threshold)
+        ballots = Ballots.from_array(cast(teachers, X_public, self.threshold)[rows])
         limit = self.mechanism.most_ones if isinstance(self.mechanism, Mechanism) else None
-        return TeacherPool(votes, limit)
+        return ballots if limit is None else ballots.clip(limit)
 
     def _share(self, X: Any, who: VoterNames) -> float:
         """Return the share of neighbours near a row: as told, or by public numbers."""
@@ -388,17 +401,12 @@ class PATEClassifier(Shown, LabelClassifier):
         voters = X.shape[0] if names is None else len(names)
         return min(_PACE / sqrt(voters * self.epsilon), _WIDEST)
 
-    def _check_asking(self, guarantee: str, rows: int) -> None:
-        """Refuse rounds and queries that do not go with the guarantee or the public rows."""
-        least = "allowance" if self.voters == "teachers" else None
-        if whole("rounds", self.rounds) > 1 and guarantee != least:
-            rule = "must be 1, except for teachers with an allowance: others have no baseline"
-            raise InputError("rounds", rule, self.rounds)
+    def _check_queries(self, guarantee: str, rows: int) -> None:
+        """Refuse a number of queries that does not go with the guarantee or the public rows."""
         if self.queries is not None and whole("queries", self.queries) > rows:
             raise InputError("queries", f"must lie in 1..{rows}, the public rows", self.queries)
-        if self.queries is None and guarantee in ("ptr", "data-dependent"):
-            rule = f"must be given in advance for guarantee {guarantee!r}"
-            raise InputError("queries", rule)
+        if self.queries is None and guarantee == "data-dependent":
+            raise InputError("queries", "must be given in advance for guarantee 'data-dependent'")
 
     def _check_private(self, X: Any, y: Any, classes: Sequence[Any] | None) -> tuple[Any, Labels]:
         """Return private rows and (records, labels).
@@ -407,16 +415,15 @@ class PATEClassifier(Shown, LabelClassifier):
         """
         if y is None:
             raise InputError("PATEClassifier requires y to be passed, but the target y is None")
-        X = _check_rows(self, X, reset=True)
-        Y = np.asarray(y)
-        if Y.ndim == 1:
+        X = self._rows(X, reset=True, images=True)
+        if (y.ndim if hasattr(y, "ndim") else np.asarray(y, object).ndim) == 1:
             self._multilabel = False
-            Y, self.classes_ = binarized(Y, classes)
+            Y, self.classes_ = binarized(y, classes)
             self._columns = Y.shape[1]
         elif classes is not None:
             raise InputError("classes need y with one axis; with two axes, each column is a label")
         else:
-            Y = check_labels(Y, X.shape[0])
+            Y = check_labels(y, X.shape[0])
             self._multilabel, self._columns = True, Y.shape[1]
             self.classes_ = np.arange(Y.shape[1])
         if len(Y) != X.shape[0]:
@@ -426,13 +433,6 @@ class PATEClassifier(Shown, LabelClassifier):
 
 def _is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == AUTO
-
-
-def _check_rows(estimator: PATEClassifier, X: Any, reset: bool = False) -> Any:
-    """Return rows as scikit-learn checks them; a lazy source of images passes as it is."""
-    if isinstance(X, Images):
-        return X
-    return validate_data(estimator, X, reset=reset, accept_sparse="csr", allow_nd=True)
 
 
 # -- who votes -------------------------------------------------------------------------------------
@@ -452,11 +452,13 @@ class VoterNames:
     ) -> None:
         if electorate is not None and (not isinstance(electorate, str) or not electorate.strip()):
             raise InputError("electorate", "must be a name", electorate)
-        self.ids, self.groups, self.electorate = ids, groups, electorate
+        self.ids = None if ids is None else identities(ids, "ids")
+        self.groups = None if groups is None else identities(groups, "groups")
+        self.electorate = electorate
         self._key, self.seed = key, seed
         self._nonce = secrets.token_hex(16)
 
-    def persons(self, records: int) -> Sequence[Any] | None:
+    def persons(self, records: int) -> Any:
         """Return whose each record is, where a person or an id may have several; else None."""
         names, _ = check_groups(self.ids, records, "ids")
         if self.groups is None and names is not None and len(names) < records:
@@ -468,20 +470,24 @@ class VoterNames:
         """The partition's key: asked for once, and only where there are parts."""
         return self._key()
 
-    def protected(self, voters: str, *, known: bool) -> str:
+    def protected(self, *, known: bool, size_public: bool) -> str:
         """Return whom the promise is to, and which change it covers.
 
-        ``known`` says that the partition itself is given: by a seed, or because the promise is
-        about these votes.
+        Parameters
+        ----------
+        known
+            Whether the partition itself is given: by a seed, or because the promise is about these
+            votes.
+        size_public
+            Whether anything public follows from the number of records: then no record may come or
+            go.
         """
-        if voters == "neighbours":
-            change = "replaced by any other; how many there are is public"
-        elif not known:
-            change = "replaced by any other, or one more or fewer"
-        elif self.ids is None and self.groups is None:
+        more = "; how many there are is public" if size_public else ", or one more or fewer"
+        change = f"replaced by any other{more}"
+        if known and self.ids is None and self.groups is None:
             change = "other contents in the same row"
-        else:
-            change = "other contents under the same id, or one more or fewer"
+        elif known:
+            change = f"other contents under the same id{more}"
         return f"{RECORD if self.groups is None else PERSON} ({change})"
 
     def keep(self, draft: Draft, records: tuple[Any, Any] | None) -> None:
@@ -523,11 +529,10 @@ class VoterNames:
             (count,) of neighbours that may have several rows: whose voter each is, in the order of
             the ballots.
         """
-        named = self.ids if self.groups is None else self.groups
-        kinds = "rows" if named is None else sorted({type(name).__name__ for name in named})
-        how = "groups" if self.groups is not None else "ids"
+        named: Any = self.ids if self.groups is None else self.groups
+        how = "rows" if named is None else "ids" if self.groups is None else "groups"
         nonce = self._nonce if self.electorate is None else f"named {self.electorate}"
-        scheme = f"{voters} {count} {how} {kinds} {nonce}".encode()
+        scheme = f"{voters} {count} {how} {nonce}".encode()
         if voters == "teachers":
             mark = blake2b(scheme, key=self.key, digest_size=8).hexdigest()
             return [f"{mark}-{teacher}" for teacher in range(count)]
@@ -535,152 +540,3 @@ class VoterNames:
             named = persons
         mark = blake2b(scheme, digest_size=8).hexdigest()
         return [f"{mark}-{name}" for name in (range(count) if named is None else named)]
-
-
-# -- asking the pool -------------------------------------------------------------------------------
-
-
-class PublicRows:
-    """The public rows, in the order in which they are asked, and students of them.
-
-    Attributes
-    ----------
-    order
-        A permutation of the rows: which come first where chance decides.
-    """
-
-    def __init__(
-        self, rows: Any, labels: int, random: Any, student: Any, random_state: Any
-    ) -> None:
-        self._rows, self._labels = rows, labels
-        self.order: Rows = random.permutation(rows.shape[0]).astype(np.int64)
-        self._student, self._random_state = student, random_state
-
-    def student(self, rows: Rows, labels: Targets) -> Any:
-        """Train a student on what was released for some rows; it may see the others, too."""
-        rest = take_rows(self._rows, np.setdiff1d(self.order, rows))
-        seed = int(check_random_state(self._random_state).randint(2**31 - 1))
-        return train_student(self._student, take_rows(self._rows, rows), labels, rest, seed)
-
-    def ask(self, student: Any, rows: Rows | None = None) -> Floats:
-        """Return a student's probabilities for rows, all unless told: (rows, labels)."""
-        some = self._rows if rows is None else take_rows(self._rows, rows)
-        return label_probabilities(student, some, self._labels)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PoolLabelling:
-    """A pool that is labelled, at once or in rounds.
-
-    In rounds, a student is trained on what was released so far. Its prediction is the public
-    baseline of the next round, so votes that agree with it cost nothing. All of this reads what was
-    released, and nothing else.
-
-    Parameters
-    ----------
-    guardian
-        The door; with more than one round its guarantee is "allowance".
-    pool
-        The ballots: of teachers, or of neighbours.
-    public
-        The rows that they are about.
-    rounds, queries
-        In how many batches rows are asked, and how many in all; None: all.
-    plan_for
-        For how many rows an allowance that is learnt is to last: those asked now, by default.
-    progress
-        Called as ``progress(rows labelled, rows to label)``.
-    parts
-        Where each part of a release is kept as soon as it is drawn.
-    """
-
-    guardian: Guardian
-    pool: Any
-    public: PublicRows
-    rounds: int
-    queries: int | None
-    plan_for: int | None = None
-    progress: Callable[[int, int], None]
-    parts: KeptReleases | None = None
-
-    def run(self) -> tuple[Rows, Release]:
-        """Return the rows that were answered, and one release of all rounds together."""
-        total = self.queries or len(self.public.order)
-        fixed = self.guardian.guarantee in ("ptr", "data-dependent")
-        plan_for = self.plan_for or (total if self.rounds > 1 else None)
-        asked = np.zeros(0, np.int64)
-        releases: list[Release] = []
-        for batch in np.array_split(self.public.order[:total], min(self.rounds, total)):
-            guess = self._guess(asked, releases, batch) if releases else None
-            try:
-                release = self.guardian.release(
-                    self.pool.take(batch),
-                    queries=total if fixed else None,
-                    baseline=guess,
-                    parts=None if self.parts is None else PartsOf(self.parts, batch),
-                    plan_for=plan_for if self.guardian.learns else None,
-                )
-            except BudgetError:
-                if not releases:
-                    raise
-                break  # earlier fits left no more: what was released so far is paid for
-            releases.append(release)
-            asked = np.concatenate([asked, batch[: release.answered]])
-            self.progress(len(asked), total)
-        few = len(releases) > 1  # later rounds have the student's baseline
-        together = _joined(releases)
-        return asked, with_forecast(together, self.guardian.mechanism, near=self.pool.near, few=few)
-
-    def _guess(self, asked: Rows, releases: list[Release], batch: Rows) -> npt.NDArray[np.bool_]:
-        """Return what a student of the rounds so far says, cut to what could be released."""
-        model = self.public.student(asked, learnt_from(_joined(releases)))
-        chance = self.public.ask(model, batch)
-        likely, limit = chance >= 0.5, self.guardian.mechanism.most_ones
-        if limit is not None:
-            rank = np.argsort(np.argsort(-chance, axis=1, kind="stable"), axis=1)
-            likely &= rank < limit
-        return np.asarray(likely)
-
-
-def _joined(releases: list[Release]) -> Release:
-    """Return all that was released so far as one, decided together; the last has the price."""
-    last, labels = releases[-1], np.concatenate([release.labels for release in releases])
-    whole = replace(last, labels=labels, drawn=drawn_of(releases))
-    if last.tallies is None:
-        return whole
-    return decide(replace(whole, tallies=np.concatenate([part.outcome for part in releases])))
-
-
-def learnt_from(release: Release) -> Targets:
-    """Return what a student learns from: shares of voters where tallies tell them, else labels.
-
-    A share tells more than a yes or no, also where most voters never agree.
-    """
-    shares = release.shares
-    return release.labels if shares is None else shares
-
-
-class PartsOf:
-    """The parts of one release among those of a draft; knows which of ``rows`` each is about."""
-
-    def __init__(self, parts: KeptReleases, rows: Rows) -> None:
-        self._parts, self._rows = parts, rows
-
-    def kept(self, queries: int | None) -> Release | None:
-        """Return the next part that was kept; None where there is no more."""
-        part = self._parts.kept(queries, self._rows[:queries])
-        if part is not None:
-            self._rows = self._rows[part.answered :]
-        return part
-
-    def ahead(self) -> Release | None:
-        """Return the part that comes next, and leave it there."""
-        return self._parts.ahead()
-
-    def taken(self) -> None:
-        """Without a ledger a training is finished with what was released, and takes no more."""
-
-    def keep(self, part: Release) -> None:
-        """Make a part durable, with its rows."""
-        rows, self._rows = self._rows[: part.answered], self._rows[part.answered :]
-        self._parts.keep(part, rows)

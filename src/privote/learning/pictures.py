@@ -34,6 +34,7 @@ from .networks.architectures import (
     require_torch,
 )
 from .networks.image import published_constants
+from .rows import same_anywhere, worded
 
 Features = npt.NDArray[np.float32]
 
@@ -195,7 +196,8 @@ class PictureEncoder:
 
         threads = torch.get_num_threads() if self.device == "cpu" else 1
         with one_torch_thread():
-            size = _BATCH if _same_anywhere(features, self.size) else 1
+            shape = (_BATCH, 3, self.size, self.size)
+            size = _BATCH if same_anywhere(features, shape, np.float32) else 1
             blocks = [absent[start : start + size] for start in range(0, len(absent), size)]
             pool = ThreadPoolExecutor(threads)
             try:
@@ -270,7 +272,8 @@ class _Cache:
         """Return the digest of a picture and of what maps it."""
         held = sha256(self.how.encode())
         if isinstance(X, Images):
-            held.update(Path(X.paths[row]).read_bytes())
+            with worded("X", "must be pictures that can be read"):
+                held.update(Path(X.paths[row]).read_bytes())
         else:
             held.update(repr((X.shape[1:], X.dtype.str)).encode() + X[row].tobytes())
         return held.digest()
@@ -308,14 +311,3 @@ def _checked(X: Any) -> npt.NDArray[Any]:
     if X.dtype.kind != "f" or not all(((row >= 0) & (row <= 1)).all() for row in X):
         raise InputError("X", "must contain bytes (uint8), or numbers from 0 to 1")
     return np.asarray(X, np.float32)
-
-
-def _same_anywhere(features: Callable[[Features], Features], size: int) -> bool:
-    """Return whether a batch maps a picture to the same bits wherever it stands in the batch.
-
-    Tried on made-up pictures: what is tried is the order of operations, which goes by the shape.
-    """
-    shape = (_BATCH, 3, size, size)
-    rows = np.random.default_rng(0).normal(size=shape).astype(np.float32)
-    here, there = features(rows), features(np.roll(rows, 1, axis=0))
-    return here.tobytes() == np.roll(there, -1, axis=0).tobytes()

@@ -20,10 +20,11 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from ..datasets import Images, RawTable
-from ..datasets.tables import columns_of, labels_of, raw_table
+from ..datasets.tables import features_of, labels_of, raw_table
 from ..errors import InputError, PrivoteWarning
 from ..ledger import Budget
 from ..release import Release, Shown
+from ..votes.tables import is_frame, is_path, is_records, open_table
 from .direct.dpsgd import DPSGDClassifier
 from .direct.linear import DPLinear, DPMoments
 from .direct.training import TrainingPrivacy
@@ -40,6 +41,7 @@ from .rows import (
     check_apart,
     check_groups,
     check_labels,
+    check_rows,
     count_rows,
     label_probabilities,
     matching,
@@ -150,7 +152,8 @@ class PrivateClassifier(Shown, LabelClassifier):
         records
             Private rows: a data frame or another table (:class:`TableEncoder` says which), whose
             columns may hold numbers, words, dates, texts and gaps; or numbers (records, features);
-            or pictures (:class:`privote.datasets.Images`, or an array with four axes).
+            or pictures (:class:`privote.datasets.Images`, or an array with four axes). Features are
+            the columns of the public table; others that private rows have are ignored.
         labels
             (records, labels) of 1, 0 and -1 for unknown, also as a data frame; or the names of
             columns of ``records``.
@@ -194,7 +197,8 @@ class PrivateClassifier(Shown, LabelClassifier):
         account = {"ids": ids, "groups": groups, "ledger": ledger, "dataset": dataset}
         account |= {"consumer": consumer, "progress": progress, "draft": draft, "resume": resume}
         if chosen.method in VOTERS:
-            account |= {"electorate": electorate, "seed": seed}
+            # Teachers, an embedding and what is expected follow from the number of records.
+            account |= {"electorate": electorate, "seed": seed, "size_public": True}
             self._by_votes(chosen, asked, (X, Y, X_public), account)
         else:
             self._directly(chosen, asked, (X, Y, X_public), account, seed)
@@ -216,9 +220,7 @@ class PrivateClassifier(Shown, LabelClassifier):
     def predict_proba(self, X: Any) -> Floats:
         """Return each label's probability (rows, labels), for rows as they were given to fit."""
         check_is_fitted(self, "student_")
-        rows = _array(X) if self.encoder_ is None else self.encoder_.numbers(X)
-        if len(rows.shape) < 2:
-            raise InputError("X", "must be (rows, features). Reshape your data: one row is [row]")
+        rows = _array(X, "X") if self.encoder_ is None else self.encoder_.numbers(X)
         return label_probabilities(self.student_, rows, len(self.label_names_))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -251,31 +253,33 @@ class PrivateClassifier(Shown, LabelClassifier):
         if not (named or is_table(records)):
             if public is not None and is_table(public):
                 raise InputError("public", "must be numbers, like `records`")
-            X, X_public = _array(records), None if public is None else _array(public)
-            Y = _labels(labels, count_rows(X))
-            self.label_names_ = _label_names(labels, Y.shape[1])
+            X = _array(records, "records")
+            X_public = None if public is None else _array(public, "public")
+            Y, self.label_names_ = _labels(labels, count_rows(X))
             self.encoder_: TableEncoder | PictureEncoder | None = self._look(X)
             if self.encoder_ is not None:
                 X = self.encoder_.numbers(X)
                 X_public = None if X_public is None else self.encoder_.numbers(X_public)
             self.n_features_in_ = X.shape[1] if len(X.shape) > 1 else 0
             return X, Y, X_public, ids, groups
+        if public is None:
+            rule = "must be given with a table: encodings are fitted on public rows"
+            raise InputError("public", rule)
         columns = {
             "id_column": ids if isinstance(ids, str) else None,
             "group_column": groups if isinstance(groups, str) else None,
         }
-        # A table that somebody read already was looked through for names of persons then.
-        known = list(records.columns) if isinstance(records, RawTable) and not named else None
         listed = list(labels) if named else []
-        read = raw_table(records, labels=listed, features=known, **columns)
-        if public is None:
-            rule = "must be given with a table: encodings are fitted on public rows"
-            raise InputError("public", rule)
-        raw = columns_of(public, "public rows").only(read.feature_names or ())
+        raw = open_table(public, "public", public=True).table()
+        others = [*listed, *columns.values()]
+        # Whoever read a table before was warned of its columns then.
+        rest = [name for name in raw.columns if name not in others]
+        features = rest if isinstance(public, RawTable) else features_of(raw, others)
+        read = raw_table(records, labels=listed, features=features, **columns)
+        raw = raw.only(features)
         encoder = TableEncoder().fit(raw)
-        self.encoder_, self.n_features_in_ = encoder, len(raw.columns)
-        Y = read.Y if named else _labels(labels, len(read))
-        self.label_names_ = read.label_names if named else _label_names(labels, Y.shape[1])
+        self.encoder_, self.n_features_in_ = encoder, len(features)
+        Y, self.label_names_ = (read.Y, read.label_names) if named else _labels(labels, len(read))
         ids = ids if columns["id_column"] is None else read.ids
         groups = groups if columns["group_column"] is None else read.groups
         X, X_public = (encoder.numbers(side) for side in (read.X, raw))
@@ -393,7 +397,8 @@ class Student(LabelClassifier):
 
     def predict_proba(self, X: Any) -> Floats:
         """Return each label's probability: (rows, labels)."""
-        return label_probabilities(self.model, embed(self.embedding, X), self.labels)
+        rows = embed(self.embedding, _array(X, "X"))
+        return label_probabilities(self.model, rows, self.labels)
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -418,11 +423,8 @@ def _name_network(asked: dict[str, Any]) -> None:
 
 def is_table(rows: Any) -> bool:
     """Return whether rows are a table with named columns, rather than numbers alone."""
-    if isinstance(rows, (np.ndarray, Images)) or sparse.issparse(rows):
-        return False
-    records = isinstance(rows, (list, tuple)) and bool(rows) and isinstance(rows[0], Mapping)
-    named = isinstance(rows, (RawTable, Mapping, str)) or hasattr(rows, "columns")
-    return named or records or hasattr(rows, "__fspath__")
+    columns = isinstance(rows, RawTable | Mapping) and not sparse.issparse(rows)
+    return columns or is_path(rows) or is_frame(rows) or is_records(rows)
 
 
 def _is_names(labels: Any) -> bool:
@@ -430,22 +432,19 @@ def _is_names(labels: Any) -> bool:
     return some and all(isinstance(name, str) for name in labels)
 
 
-def _array(rows: Any) -> Any:
-    """Return rows of numbers as an array, where they are not lazy or sparse already."""
-    return rows if hasattr(rows, "shape") or isinstance(rows, Images) else np.asarray(rows)
+def _array(rows: Any, name: str) -> Any:
+    """Return rows of numbers, checked; pictures on disk stay there."""
+    return rows if isinstance(rows, Images) else check_rows(rows, name, images=True)
 
 
-def _labels(labels: Any, rows: int) -> Labels:
-    if not hasattr(labels, "columns"):
-        return check_labels(labels, rows, "labels")
-    frame = columns_of(labels, "labels")  # whose gaps are unknown labels
-    return check_labels(labels_of(frame, list(frame.columns)), rows, "labels")
-
-
-def _label_names(labels: Any, count: int) -> tuple[str, ...]:
-    if hasattr(labels, "columns"):
-        return tuple(map(str, labels.columns))
-    return tuple(f"label_{place}" for place in range(count))
+def _labels(labels: Any, rows: int) -> tuple[Labels, tuple[str, ...]]:
+    """Return labels (rows, labels), and their names."""
+    if is_frame(labels):  # whose gaps are unknown labels, and whose index is none
+        columns = labels.reset_index(drop=True) if hasattr(labels, "reset_index") else labels
+        frame = open_table(columns, "labels").table()
+        return check_labels(labels_of(frame, frame.header), rows, "labels"), frame.header
+    Y = check_labels(labels, rows, "labels")
+    return Y, tuple(f"label_{place}" for place in range(Y.shape[1]))
 
 
 def _warn(what: str) -> None:

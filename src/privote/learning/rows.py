@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from numbers import Real
 from types import FrameType
 from typing import Any
@@ -18,8 +19,11 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin
+from sklearn.utils.validation import validate_data
 
-from ..errors import InputError, PrivoteWarning, finite
+from ..datasets.images import Images
+from ..errors import InputError, PrivoteError, PrivoteWarning, finite, numbers
+from ..votes.names import identities
 
 Labels = npt.NDArray[np.int8]
 Floats = npt.NDArray[np.float64]
@@ -36,6 +40,7 @@ class LabelClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
     accepts_missing = True  # labels of -1 are left out
     accepts_soft = False  # whether labels may be probabilities, with weights
     thresholds_: Floats | float = 0.5
+    n_features_in_: int
 
     def predict_proba(self, X: Any) -> Floats:
         """Return each label's probability: (rows, labels)."""
@@ -44,6 +49,32 @@ class LabelClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
     def predict(self, X: Any) -> Labels:
         """Return 1 where a label's probability reaches its threshold: (rows, labels)."""
         return np.asarray(self.predict_proba(X) >= self.thresholds_).astype(np.int8)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of rows of which every known label is predicted."""
+        given = self.predict(X)
+        if given.ndim > 1:
+            truth = check_labels(y, len(given))
+            if truth.shape != given.shape:
+                raise InputError("y", f"must have {given.shape[1]} labels, got {truth.shape[1]}")
+            right = ((truth == given) | (truth < 0)).all(axis=1)
+        else:
+            classes = np.asarray(y, object).ravel().tolist()
+            if len(classes) != len(given):
+                raise InputError("y", f"must have {len(given)} rows, like `X`, got {len(classes)}")
+            right = np.array([a is b or a == b for a, b in zip(classes, given, strict=True)])
+        return float(np.average(right, weights=sample_weight))
+
+    def _rows(self, X: Any, name: str = "X", *, reset: bool = False, images: bool = False) -> Any:
+        """Return checked rows, with as many features as in :meth:`fit`, of the same names."""
+        if images and isinstance(X, Images):  # which stay on disk
+            return X
+        rows = check_rows(X, name, images=images)
+        if not reset and rows.shape[1] != self.n_features_in_:
+            wanted = f"{type(self).__name__} is expecting {self.n_features_in_} features as input"
+            raise InputError(name, f"has {rows.shape[1]} features, but {wanted}")
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        return rows
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
@@ -142,6 +173,23 @@ def padded_blocks(X: Any, size: int = BLOCK) -> Iterator[tuple[Any, slice]]:
             yield X[np.minimum(np.arange(start, start + size), rows - 1)], slice(start, stop)
 
 
+def same_anywhere(
+    mapping: Callable[[npt.NDArray[Any]], npt.NDArray[Any]],
+    shape: tuple[int, ...],
+    dtype: npt.DTypeLike = np.float64,
+) -> bool:
+    """Return whether a block of this shape maps a row to the same bits wherever it stands in it.
+
+    Some processors' matrix products take the rows of a block in groups that round differently. One
+    more private row would then move others to a place where their last bits change, so they have
+    to be mapped one at a time. Tried on made-up rows: what is tried is the order of operations,
+    which goes by the shape of a block.
+    """
+    rows = np.random.default_rng(0).normal(size=shape).astype(dtype)
+    here, there = mapping(rows), mapping(np.roll(rows, 1, axis=0))
+    return here.tobytes() == np.roll(there, -1, axis=0).tobytes()
+
+
 def is_skorch(model: Any) -> bool:
     """Return whether a classifier is a skorch network, which compares labels as real numbers."""
     return any(kind.__module__.startswith("skorch") for kind in type(model).__mro__)
@@ -211,28 +259,48 @@ def matching(chance: Floats, share: Floats) -> Floats:
     return np.clip(bars, 1e-9, 1.0)
 
 
-def check_rows(X: Any, name: str = "X") -> Any:
-    """Return rows as a float32 or float64 matrix, dense or CSR, all finite."""
-    from sklearn.utils import check_array
+def check_rows(X: Any, name: str = "X", *, images: bool = False) -> Any:
+    """Return rows as a float64 matrix, dense or CSR, all finite.
 
-    narrow = getattr(X, "dtype", None) in (np.bool_, np.int8, np.uint8, np.float16, np.float32)
+    The type is the same whatever comes in, so that one record with a fraction or a gap rounds
+    nobody else's row otherwise. With ``images``, rows of more axes stay as they are.
+    """
+    if sp.issparse(X):
+        if X.dtype.kind not in "biuf":
+            raise InputError(name, "must be numbers. Complex data not supported")
+        rows = X.tocsr().astype(np.float64)
+    else:
+        rows = numbers(name, X)
+        if rows.ndim == 2:  # in one order: a row's sum over features may be rounded by it
+            rows = np.ascontiguousarray(rows, np.float64)
+    if rows.ndim < 2 or (rows.ndim > 2 and not images):
+        rule = f"must be a matrix (records, features), got shape {rows.shape}"
+        raise InputError(name, f"{rule}. Reshape your data: one row is [row]")
+    if not min(rows.shape):
+        size = f"{rows.shape[1]} feature(s) (shape={rows.shape}) while a minimum of 1 is required."
+        raise InputError(name, f"must have rows and features, got {size}")
+    if not np.isfinite(rows.data if sp.issparse(rows) else rows).all():
+        raise InputError(name, "must be finite, without NaN or infinity")
+    return rows
+
+
+@contextmanager
+def worded(argument: str, rule: str) -> Iterator[None]:
+    """Word whatever another library says about private data; its own words are sealed."""
     try:
-        return check_array(
-            X, accept_sparse="csr", dtype=np.float32 if narrow else np.float64, order="C"
-        )
-    except ValueError as error:
-        said, colon, cell = str(error).partition(":")
-        if not said.startswith("could not convert"):  # which quotes a cell, and a record is private
-            said, colon, cell = str(error), "", ""
-        raise InputError(
-            name,
-            f"must be a finite matrix (records, features): {said}",
-            sealed=f"the cell is {cell.strip():.60}" if colon else None,
-        ) from None
+        yield
+    except PrivoteError:
+        raise
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        raise InputError(argument, rule, sealed=f"it says {said}") from None
 
 
 def check_labels(y: Any, rows: int, name: str = "y") -> Labels:
-    """Return labels (rows, labels) of 1, 0 and -1 (unknown, or ABSTAIN); one axis is one label."""
+    """Return labels (rows, labels) of 1, 0 and -1 (unknown, or ABSTAIN); one axis is one label.
+
+    NaN and None are unknown, too.
+    """
     return _cells(y, rows, name, "1, 0 and -1 (unknown)", _hard).astype(np.int8)
 
 
@@ -242,7 +310,8 @@ def check_targets(y: Any, rows: int) -> Targets:
     Parameters
     ----------
     y
-        (rows, labels) of probabilities that a label is present, in [0, 1]; -1 where it is unknown.
+        (rows, labels) of probabilities that a label is present, in [0, 1]; -1, NaN or None where it
+        is unknown.
     rows
         How many there must be.
 
@@ -268,13 +337,12 @@ def _cells(
     y: Any, rows: int, name: str, allowed: str, good: Callable[[Any], npt.NDArray[np.bool_]]
 ) -> npt.NDArray[Any]:
     """Return an array of good numbers (rows, labels); one axis is one label."""
-    array = np.asarray(y.toarray() if sp.issparse(y) else y)
+    array = numbers(name, y.toarray() if sp.issparse(y) else y)
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2 or array.shape[0] != rows or array.shape[1] < 1:
-        raise InputError(name, f"must have the shape ({rows}, labels), got {np.shape(y)}")
-    if array.dtype.kind not in "biuf":
-        raise InputError(name, f"must contain {allowed}, got an array of {array.dtype}")
+        raise InputError(name, f"must have the shape ({rows}, labels), got {array.shape}")
+    array = np.where(np.isnan(array), -1, array)
     bad = np.argwhere(~good(array))
     if len(bad):
         row, label = (int(i) for i in bad[0])
@@ -306,17 +374,10 @@ def deviations(X: Any) -> tuple[Floats, Floats]:
 
 
 def check_groups(
-    groups: npt.ArrayLike | None, records: int, name: str = "groups"
+    groups: Any, records: int, name: str = "groups"
 ) -> tuple[npt.NDArray[Any] | None, npt.NDArray[np.int64] | None]:
     """Return the names of persons, sorted, and each row's person by place; None without groups."""
     if groups is None:
         return None, None
-    given = np.asarray(groups)
-    if given.shape != (records,):
-        raise InputError(name, f"must name {records} records, got shape {given.shape}")
-    if given.dtype.kind == "O" and all(isinstance(each, str) for each in given):
-        given = given.astype(str)  # as tables hold texts
-    if given.dtype.kind not in "iuUS":
-        raise InputError(name, f"must be texts or integers, got dtype {given.dtype}")
-    names, person = np.unique(given, return_inverse=True)
+    names, person = np.unique(identities(groups, name, records), return_inverse=True)
     return names, person.reshape(-1).astype(np.int64)

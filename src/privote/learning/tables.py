@@ -1,10 +1,10 @@
 """Tables as people have them into numbers: words, dates, texts and gaps, by public rows alone.
 
-Everything an encoder knows it learnt from public rows: which kind a column is (a number, a date,
-yes or no, words that are categories each, or text), the range and scale of its numbers, its
-categories, the words of its texts. A private row is then encoded by itself, without a look at any
-other private row: one record reaches one voter only, and nothing of the encoding is private. It is
-plain values, and saves as such.
+Everything an encoder knows it learnt from public rows: which columns there are, which kind each is
+(a number, a date, yes or no, words that are categories each, or text), the range and scale of its
+numbers, its categories, the words of its texts. A private row is then encoded by itself, cell by
+cell (:mod:`privote.votes.cells`), without a look at any other private row: one record reaches one
+voter only, and nothing of the encoding is private. It is plain values, and saves as such.
 """
 
 from __future__ import annotations
@@ -14,31 +14,30 @@ import re
 import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from datetime import UTC, date, datetime
+from datetime import date
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..datasets.tables import columns_of
 from ..errors import InputError, PrivoteWarning, shown
-from ..votes.cells import ODD, YesNo, is_gap
-from ..votes.tables import RawTable
+from ..votes.cells import ISO, ODD, YesNo, canonical, day, number, word
+from ..votes.tables import RawTable, open_table
 from .rows import Floats
 
 Features = npt.NDArray[np.float32]
 
-_FORM = 1  # of the plain values
+_FORM = 2  # of the plain values
 _WIDE = 2000  # features; with more of them a table is mostly words
 _CATEGORIES, _TERMS = 50, 2000  # most of a column
 _LONG = 4  # words a cell has on average from which on a column is text
 _MANY = 20  # rows from which on it says something that no word comes twice
 _WORD = re.compile(r"\w\w+")
-_ISO = "iso"
-_DATES = (_ISO, "%Y/%m/%d", "%d.%m.%Y", "%d-%m-%Y", "%d/%m/%Y", "%m/%d/%Y")
+_DATES = (ISO, "%Y/%m/%d", "%d.%m.%Y", "%d-%m-%Y", "%d/%m/%Y", "%m/%d/%Y")
 _YEAR = 365.2425
 _SAYS = YesNo(ticks=False)
 
@@ -60,27 +59,28 @@ class TableEncoder:
 
     def fit(self, public: Any) -> TableEncoder:
         """Decide by public rows what each column is and how it becomes numbers."""
-        rows = columns_of(public, "public rows")
+        rows = open_table(public, "public rows", public=True).table()
         if len(rows) < 2:
             raise InputError(f"{rows.name} must have at least two public rows, got {len(rows)}")
         made: list[Column] = []
         left: dict[str, str] = {}
         for name, column in rows.columns.items():
-            found = _kind_of(name, _cells_of(column))
+            found = _kind_of(name, column.tolist())
             if isinstance(found, str):
                 left[name] = found
             else:
                 made.append(found)
         if not made:
-            raise InputError(f"{rows.name} must have a usable feature column; {_listed(left)}")
+            why = "; ".join(f"{name!r:.60} is left out: {why}" for name, why in [*left.items()][:4])
+            raise InputError(f"{rows.name} must have a usable feature column; {why}")
         self._columns, self._left = made, left
         self._describe()
         return self
 
     def transform(self, rows: Any) -> Any:
         """Return features (rows, features), float32; sparse if a column is text."""
-        raw = columns_of(rows, "rows")
-        raw.only([column.name for column in self._fitted()])
+        names = [column.name for column in self._fitted()]
+        raw = open_table(rows, "rows", columns=names).table().only(names)
         parts = []
         for column in self._columns:
             values = self._values(raw, column)
@@ -149,23 +149,14 @@ class TableEncoder:
     def _values(self, raw: RawTable, column: Column) -> list[Any]:
         """Return what each cell says, None for a gap."""
         values: list[Any] = []
-        for row, cell in enumerate(_cells_of(raw.columns[column.name])):
-            if is_gap(cell):
-                values.append(None)
-                continue
+        for row, cell in enumerate(raw.columns[column.name].tolist()):
             try:
                 values.append(column.read(cell))
             except (TypeError, ValueError, OverflowError):
-                raise InputError(
-                    raw.at(row, column.name),
-                    f"must be {column.should} or empty, as in the public rows",
-                    sealed=f"the cell is {shown(cell)}",
-                ) from None
+                rule = f"must be of the kind {column.kind!r} or empty, as in the public rows"
+                sealed = f"the cell is {shown(cell)}"
+                raise InputError(raw.at(row, column.name), rule, sealed=sealed) from None
         return values
-
-
-def _listed(left: Mapping[str, str]) -> str:
-    return "; ".join(f"{name!r:.60} is left out: {why}" for name, why in [*left.items()][:4])
 
 
 # -- columns: how each kind becomes features, as public rows say -----------------------------------
@@ -179,19 +170,18 @@ class Column(ABC):
     gaps: bool
 
     kind: ClassVar[str]
-    should: ClassVar[str]  # what a cell must be
 
     @abstractmethod
     def read(self, cell: Any) -> Any:
-        """Return what a cell says; ValueError if it is not of this kind."""
+        """Return what a cell says, None for a gap; ValueError if it is not of this kind."""
 
     @abstractmethod
     def encode(self, values: list[Any]) -> Any:
         """Return features (rows, heads); a value is None where there is a gap."""
 
-    @abstractmethod
     def heads(self) -> list[str]:
         """Return what the features are called."""
+        return [self.name]
 
     @abstractmethod
     def words(self) -> str:
@@ -214,14 +204,13 @@ class _Number(Column):
     middle: float
 
     kind: ClassVar[str] = "number"
-    should: ClassVar[str] = "a number"
 
     @classmethod
-    def of(cls, name: str, gaps: bool, values: list[float], **more: Any) -> _Number:
-        array = np.array(values)
+    def of(cls, name: str, values: list[float | None], **more: Any) -> _Number:
+        array = np.array([value for value in values if value is not None])
         return cls(
             name=name,
-            gaps=gaps,
+            gaps=None in values,
             low=float(array.min()),
             high=float(array.max()),
             mean=float(array.mean()),
@@ -230,8 +219,8 @@ class _Number(Column):
             **more,
         )
 
-    def read(self, cell: Any) -> float:
-        return _number(cell)
+    def read(self, cell: Any) -> float | None:
+        return number(cell)
 
     def encode(self, values: list[Any]) -> Features:
         array = np.array([self.middle if value is None else value for value in values], np.float64)
@@ -240,9 +229,6 @@ class _Number(Column):
     def _standard(self, array: Floats) -> Features:
         clipped = np.clip(array, self.low, self.high)
         return np.asarray((clipped - self.mean) / self.scale, np.float32)
-
-    def heads(self) -> list[str]:
-        return [self.name]
 
     def words(self) -> str:
         return f"clipped to {self.low:g} to {self.high:g}, the public range, and standardised"
@@ -263,10 +249,9 @@ class _Date(_Number):
     form: str
 
     kind: ClassVar[str] = "date"
-    should: ClassVar[str] = "a date"
 
-    def read(self, cell: Any) -> float:
-        return _days(cell, self.form)
+    def read(self, cell: Any) -> float | None:
+        return day(cell, self.form)
 
     def encode(self, values: list[Any]) -> Features:
         days = np.array([self.middle if value is None else value for value in values], np.float64)
@@ -300,17 +285,13 @@ class _YesNo(Column):
     """Yes or no: 1, -1, and 0 for a gap."""
 
     kind: ClassVar[str] = "yes or no"
-    should: ClassVar[str] = "yes or no"
 
-    def read(self, cell: Any) -> int:
+    def read(self, cell: Any) -> int | None:
         return _yes_no(cell)
 
     def encode(self, values: list[Any]) -> Features:
         signs = [0 if value is None else 2 * value - 1 for value in values]
         return np.array(signs, np.float32)[:, None]
-
-    def heads(self) -> list[str]:
-        return [self.name]
 
     def words(self) -> str:
         return "1 for yes, -1 for no"
@@ -323,21 +304,20 @@ class _Words(Column):
     known: Sequence[str]
 
     kind: ClassVar[str] = "words"
-    should: ClassVar[str] = "a word"
 
-    def read(self, cell: Any) -> str:
-        return _word(cell)
+    def read(self, cell: Any) -> str | None:
+        return word(cell)
 
     def encode(self, values: list[Any]) -> Features:
-        place = {word: at for at, word in enumerate(self.known)}
+        place = {text: at for at, text in enumerate(self.known)}
         made = np.zeros((len(values), len(self.known) + 1), np.float32)
-        for row, word in enumerate(values):
-            if word is not None:
-                made[row, place.get(word, len(self.known))] = 1
+        for row, text in enumerate(values):
+            if text is not None:
+                made[row, place.get(text, len(self.known))] = 1
         return made
 
     def heads(self) -> list[str]:
-        return [*(f"{self.name}: {word}" for word in self.known), f"{self.name}: other"]
+        return [*(f"{self.name}: {text}" for text in self.known), f"{self.name}: other"]
 
     def words(self) -> str:
         return f"{len(self.known)} words of the public rows, any other is 'other'"
@@ -355,13 +335,13 @@ class _Text(Column):
     weights: Sequence[float]
 
     kind: ClassVar[str] = "text"
-    should: ClassVar[str] = "a text"
 
-    def read(self, cell: Any) -> list[str]:
-        return _terms(cell)
+    def read(self, cell: Any) -> list[str] | None:
+        text = word(cell)
+        return None if text is None else _WORD.findall(text)
 
     def encode(self, values: list[Any]) -> Any:
-        place = {word: at for at, word in enumerate(self.known)}
+        place = {term: at for at, term in enumerate(self.known)}
         rows, columns, cells = [], [], []
         for row, terms in enumerate(values):
             counts = Counter(place[term] for term in terms or () if term in place)
@@ -374,7 +354,7 @@ class _Text(Column):
         return sp.csr_array(sp.diags_array(1 / np.where(length > 0, length, 1)) @ made)
 
     def heads(self) -> list[str]:
-        return [f"{self.name}: {word}" for word in self.known]
+        return [f"{self.name}: {term}" for term in self.known]
 
     def words(self) -> str:
         return f"TF-IDF of {len(self.known)} words of the public rows"
@@ -395,47 +375,66 @@ _KINDS: Mapping[str, type[Column]] = {
 
 def _kind_of(name: str, cells: list[Any]) -> Column | str:
     """Return how a column is encoded, or why it is left out; the first kind that all cells are."""
-    held = [cell for cell in cells if not is_gap(cell)]
-    gaps = len(held) < len(cells)
-    if not held:
+    words = _all(word, cells)
+    if words is None:
+        return "a cell holds several values in the public rows"
+    if len(set(words)) == 1:
+        return "empty in every public row" if None in words else "the same in every public row"
+    numbers = _all(number, cells)
+    if numbers is not None and set(numbers) == {None}:
         return "empty in every public row"
-    if len({str(cell).strip().casefold() for cell in held}) == 1 and not gaps:
-        return "the same in every public row"
-    if not all(_reads(_number, cell) for cell in held) or isinstance(held[0], bool | np.bool_):
-        if all(_reads(_yes_no, cell) for cell in held):
-            return _YesNo(name=name, gaps=gaps)
-    else:
-        return _Number.of(name, gaps, [_number(cell) for cell in held])
-    forms = [form for form in _DATES if all(_reads(_days, cell, form) for cell in held)]
-    if forms:
-        if len(forms) > 1 and forms[0] == "%d/%m/%Y":
+    spellings = {str(canonical(cell)).casefold() for cell in cells}
+    if numbers is not None and not spellings <= {"true", "false", "none"}:
+        return _Number.of(name, numbers)
+    if (signs := _all(_yes_no, cells)) is not None:
+        return _YesNo(name=name, gaps=None in signs)
+    dates = {form: days for form in _DATES if (days := _all(partial(day, form=form), cells))}
+    if dates:
+        form, *others = dates
+        if others and form == "%d/%m/%Y":
             warnings.warn(
                 f"column {name!r:.60}: day and month are ambiguous; the day is assumed to come "
                 "first. Write dates as 2024-01-31",
                 PrivoteWarning,
                 stacklevel=4,
             )
-        return _Date.of(name, gaps, [_days(cell, forms[0]) for cell in held], form=forms[0])
-    return _of_words(name, gaps, [_word(cell) for cell in held])
+        return _Date.of(name, dates[form], form=form)
+    return _of_words(name, None in words, [text for text in words if text is not None])
 
 
-def _of_words(name: str, gaps: bool, held: list[str]) -> Column | str:
-    counts = Counter(held)
-    if sum(len(text.split()) for text in held) >= _LONG * len(held) and len(counts) > len(held) / 4:
-        return _text_of(name, gaps, [_terms(text) for text in held])
-    if len(held) >= _MANY and len(counts) == len(held):
+def _all(read: Callable[[Any], Any], cells: list[Any]) -> list[Any] | None:
+    """Return what every cell says; None if one is not of this kind."""
+    try:
+        return [read(cell) for cell in cells]
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _yes_no(cell: Any) -> int | None:
+    value = _SAYS[cell]
+    if value == ODD:
+        raise ValueError("neither yes nor no")
+    return None if value < 0 else value
+
+
+def _of_words(name: str, gaps: bool, words: list[str]) -> Column | str:
+    counts = Counter(words)
+    long = sum(len(text.split()) for text in words) >= _LONG * len(words)
+    if long and len(counts) > len(words) / 4:
+        return _text_of(name, gaps, [_WORD.findall(text) for text in words])
+    if len(words) >= _MANY and len(counts) == len(words):
         return "no word occurs twice in the public rows: the column may name records or persons"
-    common = sorted(counts, key=lambda word: (-counts[word], word))[:_CATEGORIES]
+    common = sorted(counts, key=lambda text: (-counts[text], text))[:_CATEGORIES]
     return _Words(name=name, gaps=gaps, known=sorted(common))
 
 
-def _text_of(name: str, gaps: bool, held: list[list[str]]) -> Column | str:
-    seen = Counter(term for terms in held for term in set(terms))
-    useful = [term for term in seen if 2 <= seen[term] < len(held)] or list(seen)
+def _text_of(name: str, gaps: bool, texts: list[list[str]]) -> Column | str:
+    seen = Counter(term for terms in texts for term in set(terms))
+    useful = [term for term in seen if 2 <= seen[term] < len(texts)] or list(seen)
     if not useful:
         return "no words in the public rows"
     chosen = sorted(sorted(useful, key=lambda term: (-seen[term], term))[:_TERMS])
-    weights = [math.log((1 + len(held)) / (1 + seen[term])) + 1 for term in chosen]
+    weights = [math.log((1 + len(texts)) / (1 + seen[term])) + 1 for term in chosen]
     return _Text(name=name, gaps=gaps, known=chosen, weights=weights)
 
 
@@ -452,66 +451,3 @@ def _check_texts(values: Any, most: int) -> None:
         raise ValueError(f"a column has from 1 to {most} words")
     if not all(isinstance(value, str) for value in values) or len(set(values)) < len(values):
         raise ValueError("the words of a column must be different texts")
-
-
-# -- cells -----------------------------------------------------------------------------------------
-
-
-def _cells_of(column: npt.NDArray[Any]) -> list[Any]:
-    """Return the cells of a column as Python has them."""
-    if column.dtype.kind == "M":  # as nanoseconds it would become plain integers
-        return list(column.astype("M8[us]").tolist())
-    return list(column.tolist())
-
-
-def _reads(read: Any, *cell: Any) -> bool:
-    try:
-        read(*cell)
-    except (TypeError, ValueError, OverflowError):
-        return False
-    return True
-
-
-def _number(cell: Any) -> float:
-    if isinstance(cell, str) and "_" in cell:  # which Python would read
-        raise ValueError
-    number = float(cell)
-    if not -1e30 < number < 1e30:
-        raise ValueError
-    return number
-
-
-def _yes_no(cell: Any) -> int:
-    said = _SAYS[cell]
-    if said in (ODD, -1):
-        raise ValueError
-    return said
-
-
-def _days(cell: Any, form: str) -> float:
-    """Return days since 1970."""
-    if isinstance(cell, str):
-        text = cell.strip()
-        if form != _ISO:
-            when = datetime.strptime(text, form).replace(tzinfo=UTC)
-        elif "-" in text:
-            when = datetime.fromisoformat(text)
-        else:
-            raise ValueError
-    elif isinstance(cell, datetime):
-        when = cell
-    elif isinstance(cell, date):
-        when = datetime(cell.year, cell.month, cell.day, tzinfo=UTC)
-    else:
-        raise ValueError
-    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() / 86_400
-
-
-def _word(cell: Any) -> str:
-    if not isinstance(cell, str | int | float | np.generic):
-        raise ValueError
-    return str(cell).strip().casefold()
-
-
-def _terms(cell: Any) -> list[str]:
-    return _WORD.findall(_word(cell))

@@ -39,7 +39,6 @@ import numpy as np
 
 from .._version import check_written, written
 from ..accounting.filters import check_charge
-from ..accounting.renyi import DEFAULT_ORDERS, Floats
 from ..errors import BudgetError, InputError, LedgerError, PrivoteWarning
 from ..files import check_file, complete
 from ..votes.names import folded
@@ -89,7 +88,7 @@ class Ledger:
     """An append-only record of charges that survives crashes and reveals tampering.
 
     Open a file with :meth:`open`, or use :meth:`in_memory` for a single run. Threads may share a
-    ledger; a forked process must open its own.
+    ledger. A forked process may not, and cannot open a file that was open when it was forked.
 
     Examples
     --------
@@ -126,17 +125,15 @@ class Ledger:
         """
         location = Location.of(path, beside)
         if readonly:
-            ledger = cls(*location.open_reader(), readonly=True)
+            store, chain, anchor = location.open_reader()
             try:
-                anchor = ledger._anchor
-                assert anchor is not None
-                wrong = against_anchor(ledger._store, anchor, anchor.read())
+                wrong = against_anchor(store, anchor, anchor.read())
                 if wrong:
                     raise LedgerError(wrong)
             except BaseException:
-                ledger.close()
+                store.close()
                 raise
-            return ledger
+            return cls(store, chain, anchor, readonly=True)
         Chain.from_environment()  # a bad key is found before anything is made
         new = location.address is not None or not location.file.exists()
         store = location.open_store(create=create)
@@ -221,7 +218,7 @@ class Ledger:
         """
         if os.getpid() != self._process:  # before the lock: another thread's may be copied, held
             raise LedgerError(
-                "the ledger was opened before this process was forked: open it again here. A "
+                "the ledger was open when this process was forked: open it in a new process. A "
                 "ledger without a file belongs to the process that made it"
             )
         return self._lock
@@ -337,15 +334,11 @@ class Ledger:
         budget: Budget,
         scope: Scope,
         conditional: bool | None = None,
-        *,
-        orders: Floats = DEFAULT_ORDERS,
-        own: float | None = None,
     ) -> Budget:
         """Set a scope's budget if it has none, and return it as it stands.
 
         Refuses to change it, or to mix kinds of promise: a data-dependent release on the same votes
         would void the unconditional promise of all the others, so a data set keeps to one kind.
-        ``orders`` and ``own`` settle the rule of a new one (:meth:`Budget.settled`).
         """
         known, kind = totals.budgets.get(scope), totals.conditional.get(scope[0])
         if kind is not None and conditional is not None and kind != conditional:
@@ -364,10 +357,11 @@ class Ledger:
             raise BudgetError(f"a budget of {_name(scope)} must be set before its first charge")
         if totals.known(scope) != scope:  # somebody made it since this name was looked up
             raise BudgetError(f"{_name(totals.known(scope))} exists by now: repeat the call")
-        settled = budget.settled("exclusive" if self._anchor is None else "shared", orders, own)
+        settled = budget.shared() if self.lasts else budget
         body: dict[str, Any] = {"kind": "budget", "dataset": scope[0], "consumer": scope[1]}
         body |= {"epsilon": settled.epsilon, "delta": settled.delta}
-        self.append({**body, "rule": settled.rule, "orders": settled.orders})
+        rule, orders = ("exclusive", None) if settled.order is None else ("shared", [settled.order])
+        self.append({**body, "rule": rule, "orders": orders})
         return settled
 
     # -- names and secrets -------------------------------------------------------------------------

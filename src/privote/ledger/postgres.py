@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..errors import InputError, LedgerError, missing_extra
-from .store import FORMAT, START, Head, LostError, Row, UnsettledError, row_of
+from .store import FORMAT, LostError, Store, UnsettledError
 
 _TABLES = (
     "CREATE TABLE entries (number BIGINT PRIMARY KEY CHECK (number > 0), "
@@ -105,7 +105,7 @@ _WRITER = (
 _SETTINGS = "SELECT current_setting('fsync'), current_setting('synchronous_standby_names')"
 
 
-class PostgresStore:
+class PostgresStore(Store):
     """Entries in a PostgreSQL database.
 
     Parameters
@@ -154,17 +154,16 @@ class PostgresStore:
         self._address = {**_LINE, **role, **given}
         self._warned: list[str] = []
         self._unsettled = False
+        self._connection: Any = None
         try:
             self._connect()
-        except self._error as error:
-            raise LedgerError(f"the ledger's database cannot be used: {self._say(error)}") from None
-        try:
             self._make(create)
-        except self._error as error:
-            self.close()
-            raise LedgerError(f"the ledger's database cannot be used: {self._say(error)}") from None
-        except BaseException:
-            self.close()
+        except BaseException as error:
+            if self._connection is not None:
+                self.close()
+            if isinstance(error, self._error):
+                why = f"the ledger's database cannot be used: {self._say(error)}"
+                raise LedgerError(why) from None
             raise
 
     def _say(self, error: Exception) -> str:
@@ -226,7 +225,7 @@ class PostgresStore:
                 time.sleep(0.2)
 
     def _run(self, statement: str, *values: Any) -> Any:
-        return self._connection.execute(statement, values or None)
+        return self._connection.execute(statement.replace("?", "%s"), values or None)
 
     def _first(self, statement: str, *values: Any) -> Any:
         """Run what a unit of work begins with; if the line was found broken, on a new one."""
@@ -240,8 +239,8 @@ class PostgresStore:
 
     @property
     def _inside(self) -> bool:
-        status = self._connection.info.transaction_status
-        return bool(status != self._psycopg.pq.TransactionStatus.IDLE)
+        line, idle = self._connection, self._psycopg.pq.TransactionStatus.IDLE
+        return bool(not line.closed and line.info.transaction_status != idle)
 
     def _make(self, create: bool) -> None:
         """Make the tables of a new ledger; refuse one of another format."""
@@ -270,7 +269,7 @@ class PostgresStore:
     def transaction(self) -> Iterator[None]:
         """Take the one write lock; what is read inside stays true until the commit."""
         try:
-            if not self._connection.closed and self._inside:
+            if self._inside:
                 self._run("ROLLBACK")
             self._first(_BEGIN.format(patience=self._patience))
             if self._unsettled:
@@ -316,33 +315,10 @@ class PostgresStore:
     def _undo(self) -> None:
         """End the transaction; if there is doubt, with the connection."""
         try:
-            if not self._connection.closed and self._inside:
+            if self._inside:
                 self._run("ROLLBACK")
         except BaseException:
             self._connection.close()
-
-    def append(self, row: Row) -> None:
-        """Add a row; only inside a transaction."""
-        if self._connection.closed or not self._inside:
-            raise LedgerError("append outside a transaction")
-        values = (row.number, row.at, row.body, row.digest)
-        self._run("INSERT INTO entries VALUES (%s, %s, %s, %s)", *values)
-        if row.sealed is not None:
-            self._run("INSERT INTO sealed VALUES (%s, %s)", row.number, row.sealed)
-
-    def rows(self, after: int = 0, upto: int | None = None) -> list[Row]:
-        """Return the rows after a number, up to another, in order, sealed parts included."""
-        found = self._read(
-            "SELECT e.number, e.at, e.body, e.digest, s.body FROM entries e LEFT JOIN sealed s "
-            "USING (number) WHERE e.number > %s AND e.number <= %s ORDER BY e.number",
-            *(after, 2**63 - 1 if upto is None else upto),
-        )
-        return [row_of(values) for values in found]
-
-    def head(self) -> Head:
-        """Return number and digest of the last row; 0 and START if there is none."""
-        found = self._read("SELECT number, digest FROM entries ORDER BY number DESC LIMIT 1")
-        return (int(found[0][0]), str(found[0][1])) if found else (0, START)
 
     def problems(self) -> list[str]:
         """Return what does not belong to the tables, or is gone, and lost sealed rows."""
@@ -359,8 +335,7 @@ class PostgresStore:
     def _read(self, statement: str, *values: Any) -> list[Any]:
         try:
             # Inside a transaction a new line would be outside of it.
-            inside = not self._connection.closed and self._inside
-            run = self._run if inside else self._first
+            run = self._run if self._inside else self._first
             return list(run(statement, *values).fetchall())
         except self._error as error:
             raise self._failed("read", error) from None

@@ -11,14 +11,16 @@ takes nothing.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import sqlite3
 import stat
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,6 +28,7 @@ from urllib.parse import quote
 
 from .._version import check_written
 from ..errors import LedgerError
+from ..files import DATABASES
 
 START = "0" * 64
 Head = tuple[int, str]  # number and digest of the last entry
@@ -61,26 +64,50 @@ class Store(Protocol):
     def shared(self) -> bool:
         """Whether others write to it who may keep an anchor of their own."""
 
+    @property
+    def _inside(self) -> bool:
+        """Whether its transaction is open."""
+
+    def _run(self, statement: str, *values: Any) -> Any:
+        """Run a statement in the transaction."""
+
+    def _read(self, statement: str, *values: Any) -> list[Any]:
+        """Return all rows of a query."""
+
     def reconnect(self) -> None:
         """Get hold of the database again after a :class:`LostError`."""
 
     def transaction(self) -> AbstractContextManager[None]:
         """Hold the only write lock until the block ends; commit, or undo everything."""
 
-    def append(self, row: Row) -> None:
-        """Add a row; only inside a transaction."""
-
-    def rows(self, after: int = 0, upto: int | None = None) -> list[Row]:
-        """Return the rows after a number, up to another, in order, sealed parts included."""
-
-    def head(self) -> Head:
-        """Return number and digest of the last row; 0 and START if there is none."""
-
     def problems(self) -> list[str]:
         """Return what is wrong with the database: its own check, and what does not belong in it."""
 
     def close(self) -> None:
         """Let go of the database."""
+
+    def append(self, row: Row) -> None:
+        """Add a row; only inside a transaction."""
+        if not self._inside:
+            raise LedgerError("append outside a transaction")
+        values = (row.number, row.at, row.body, row.digest)
+        self._run("INSERT INTO entries VALUES (?, ?, ?, ?)", *values)
+        if row.sealed is not None:
+            self._run("INSERT INTO sealed VALUES (?, ?)", row.number, row.sealed)
+
+    def rows(self, after: int = 0, upto: int | None = None) -> list[Row]:
+        """Return the rows after a number, up to another, in order, sealed parts included."""
+        found = self._read(
+            "SELECT e.number, e.at, e.body, e.digest, s.body FROM entries e LEFT JOIN sealed s "
+            "USING (number) WHERE e.number > ? AND e.number <= ? ORDER BY e.number",
+            *(after, 2**63 - 1 if upto is None else upto),
+        )
+        return [row_of(values) for values in found]
+
+    def head(self) -> Head:
+        """Return number and digest of the last row; 0 and START if there is none."""
+        found = self._read("SELECT number, digest FROM entries ORDER BY number DESC LIMIT 1")
+        return (int(found[0][0]), str(found[0][1])) if found else (0, START)
 
 
 # -- SQLite files ----------------------------------------------------------------------------------
@@ -127,10 +154,84 @@ class Format:
         check_written(f"the {self.name}", facts, self.number, LedgerError, hint)
 
 
+class _Database:
+    """A file, and this process's one connection to it, for one thread at a time.
+
+    POSIX locks belong to a process and a file: closing any other descriptor of it would drop them,
+    and another process could remove the log that this one goes on writing to. So the path is opened
+    by nothing else (:data:`privote.files.DATABASES`). The connection closes with its last user.
+    """
+
+    opening = threading.Lock()
+
+    def __init__(self, path: str = "", status: os.stat_result | None = None) -> None:
+        self.path, self.status = path, status  # SQLite's log is named after the path
+        self.process, self.lock = os.getpid(), threading.RLock()
+        self.connection: sqlite3.Connection | None = None
+        self.writes, self.writer = False, 0  # whose transaction is or was the last
+
+    @classmethod
+    def at(cls, path: Path, create: bool) -> _Database:
+        """Return the one of a path; with ``create``, make a file that is absent, for its owner."""
+        place = os.path.realpath(path)
+        with cls.opening:
+            with suppress(FileExistsError):
+                if create:
+                    os.close(os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            status = os.stat(place)
+            key = status.st_dev, status.st_ino
+            database: _Database = DATABASES.get(key) or cls(place, status)
+            DATABASES[key] = database
+            return database
+
+    def connect(self, address: str, *, writes: bool, **options: Any) -> sqlite3.Connection:
+        """Connect, perhaps in the place of a connection that only reads."""
+        options |= {"isolation_level": None, "check_same_thread": False}
+        connection: sqlite3.Connection = sqlite3.connect(address, **options)
+        self.close()
+        self.connection, self.writes = connection, writes
+        return connection
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+    __del__ = close
+
+
+def _disown() -> None:
+    """Have a forked child neither use nor close what its parent opened, even when it ends.
+
+    Nor does it open such a file again: SQLite would take the parent's locks for the child's own.
+    """
+    _Database.opening = threading.Lock()
+    for database in DATABASES.values():
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(database))  # it stays for ever
+        database.lock, database.writes = threading.RLock(), True  # another thread may have it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown)
+
+
+@contextmanager
+def _undone(connection: sqlite3.Connection) -> Iterator[None]:
+    """Undo at the end what was not committed."""
+    try:
+        yield
+    finally:
+        with suppress(sqlite3.ProgrammingError):  # closed meanwhile: nothing to undo
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+
 class SQLiteFile:
     """One open file, with a write-ahead log.
 
-    Threads may share it if they take turns: that is up to whoever holds it.
+    Threads may share it if they take turns: that is up to whoever holds it. All that a process has
+    of one file share a connection, so they wait for each other's transactions.
 
     Parameters
     ----------
@@ -143,7 +244,7 @@ class SQLiteFile:
     readonly
         Change nothing and take no lock; it may then lie on read-only media.
     patience
-        How many seconds to wait for others who write.
+        How many seconds to wait for other processes that write.
     """
 
     def __init__(
@@ -155,36 +256,31 @@ class SQLiteFile:
         readonly: bool = False,
         patience: float = 60.0,
     ) -> None:
-        self._path, self._form = Path(path), form
-        self._opened: os.stat_result | None = None  # the file that was opened, to know it again
-        self._held = ExitStack()
+        self._path, self._form, self._readonly = Path(path), form, readonly
+        self._database = _Database(":memory:")
         try:
-            if readonly:
-                self._open_reader()
-            else:
-                self._open(create, patience)
-        except (sqlite3.Error, OSError) as error:
+            if str(path) != ":memory:":
+                self._database = _Database.at(self._path, create and not readonly)
+                self._check_in_place()
+            with self._database.lock:
+                if readonly:
+                    self._open_reader()
+                else:
+                    self._open(create, patience)
+        except BaseException as error:
             self.close()
-            raise self._failed("opened", error) from None
-        except BaseException:
-            self.close()
+            if isinstance(error, sqlite3.Error | OSError):
+                raise self._wrong(f"cannot be opened: {error}") from None
             raise
 
-    def _failed(self, what: str, error: Exception) -> LedgerError:
-        return LedgerError(f"{self._form.name} {str(self._path)!r} cannot be {what}: {error}")
+    def _wrong(self, rule: str) -> LedgerError:
+        return LedgerError(f"{self._form.name} {str(self._path)!r} {rule}")
 
     # -- opening -----------------------------------------------------------------------------------
 
     def _open(self, create: bool, patience: float) -> None:
-        if not create and not self._path.exists():
-            raise LedgerError(f"{self._form.name} {str(self._path)!r} does not exist")
-        if str(self._path) != ":memory:":
-            at_once = getattr(os, "O_NONBLOCK", 0)  # a named pipe would wait for ever
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | at_once, 0o600)
-            self._opened = os.fstat(file)
-            os.close(file)
-            self._check_in_place()
-        self._connect(str(self._path), timeout=patience)
+        if not self._database.writes:
+            self._database.connect(self._database.path, writes=True, timeout=patience)
         connection, found = self._connection, self._check(create)
         # SQLite itself does not wait for others who switch to a write-ahead log, too.
         end = time.monotonic() + patience
@@ -207,46 +303,62 @@ class SQLiteFile:
                     connection.execute(f"PRAGMA user_version={self._form.number}")
 
     def _open_reader(self) -> None:
-        self._opened = os.stat(self._path)
-        self._check_in_place()
-        try:
-            self._connect(f"file:{quote(str(self._path.absolute()))}?mode=ro", uri=True)
-            self._check(create=False)
-        except sqlite3.OperationalError:
-            # Where nothing can be written, SQLite cannot look at a write-ahead log: then copy both.
-            folder = self._held.enter_context(tempfile.TemporaryDirectory(prefix="privote-"))
-            copy = Path(folder) / "copy.db"
-            for end in ("", "-wal"):
-                if Path(f"{self._path}{end}").exists():
-                    shutil.copyfile(f"{self._path}{end}", f"{copy}{end}")
-            self._connect(str(copy))
-            self._check(create=False)
+        if self._database.connection is None:
+            place = self._database.path
+            try:
+                self._database.connect(f"file:{quote(place)}?mode=ro", writes=False, uri=True)
+                self._check(create=False)
+                return
+            except sqlite3.OperationalError:
+                # Where nothing can be written, SQLite cannot look at a write-ahead log: then copy
+                # both, while this process has no connection that would lose its locks.
+                self._database.close()
+            self._database = _Database()
+            memory = self._database.connect(":memory:", writes=False)
+            with tempfile.TemporaryDirectory(prefix="privote-") as folder:
+                for end in ("", "-wal"):
+                    with suppress(FileNotFoundError):
+                        shutil.copyfile(f"{place}{end}", f"{folder}/copy.db{end}")
+                with closing(sqlite3.connect(f"{folder}/copy.db")) as source:
+                    source.backup(memory)
+        self._check(create=False)
 
-    def _connect(self, address: str, **options: Any) -> None:
-        self._connection = sqlite3.connect(
-            address, isolation_level=None, check_same_thread=False, **options
-        )
-        self._held.callback(self._connection.close)
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        database = self._database
+        if database.process != os.getpid():
+            raise self._wrong("was open when this process was forked: open it in a new process")
+        if database.connection is None:
+            raise self._wrong("is closed")
+        return database.connection
+
+    @contextmanager
+    def _turn(self) -> Iterator[sqlite3.Connection]:
+        """Lend the connection to one thread at a time; inside a transaction to its writer only."""
+        with self._database.lock:
+            if self._connection.in_transaction and self._database.writer != id(self):
+                raise self._wrong("is being written by this thread")
+            yield self._connection
 
     def _check(self, create: bool) -> int:
         """Refuse what is not ours before any change; return the number of its format."""
-        run = self._connection.execute
-        run("BEGIN")  # both from one moment: another process may be making it
-        found = int(run("PRAGMA user_version").fetchone()[0])
-        listed = run("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-        run("COMMIT")
-        there, path, name = {table for (table,) in listed}, str(self._path), self._form.name
-        if not create and not there:
-            raise LedgerError(f"{name} {path!r} does not exist: the file is empty")
-        if (found == 0 and there) or (found > 0 and not self._form.tables.keys() <= there):
-            raise LedgerError(f"{path!r} is a database, but not a {name}")
-        if found not in (0, self._form.number):  # 0 is none yet
-            self._form.refuse(found, lambda query: run(query).fetchone())
-        return found
+        with self._turn() as connection, _undone(connection):
+            run = connection.execute
+            run("BEGIN")  # all from one moment: another process may be making it
+            found = int(run("PRAGMA user_version").fetchone()[0])
+            listed = run("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            there = {table for (table,) in listed}
+            if not create and not there:
+                raise self._wrong("does not exist: the file is empty")
+            if (found == 0 and there) or (found > 0 and not self._form.tables.keys() <= there):
+                raise LedgerError(f"{str(self._path)!r} is a database, but not a {self._form.name}")
+            if found not in (0, self._form.number):  # 0 is none yet
+                self._form.refuse(found, lambda query: run(query).fetchone())
+            return found
 
     def close(self) -> None:
         """Let go of the file."""
-        self._held.close()
+        self._database = _Database()
 
     # -- reading and writing -----------------------------------------------------------------------
 
@@ -256,19 +368,18 @@ class SQLiteFile:
 
         The lock is taken at once, so what is read inside stays true until the commit.
         """
+        if self._readonly:
+            raise self._wrong("is open for reading only")
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            self._check_in_place()
-            yield
-            self._connection.execute("COMMIT")
-            self._check_in_place()
-        except BaseException as error:
-            with suppress(sqlite3.ProgrammingError):  # closed meanwhile: nothing to undo
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-            if isinstance(error, sqlite3.Error):
-                raise self._failed("written", error) from None
-            raise
+            with self._turn() as connection, _undone(connection):
+                self._database.writer = id(self)
+                connection.execute("BEGIN IMMEDIATE")
+                self._check_in_place()
+                yield
+                connection.execute("COMMIT")
+                self._check_in_place()
+        except sqlite3.Error as error:
+            raise self._wrong(f"cannot be written: {error}") from None
 
     def _check_in_place(self) -> None:
         """Raise unless the file at the path is still the one that was opened, under one name.
@@ -277,35 +388,33 @@ class SQLiteFile:
         what is written under another name, until a checkpoint: SQLite's log has the name it was
         opened by.
         """
-        if self._opened is None:
+        status = self._database.status
+        if status is None:
             return
         names, same = 1, False
         with suppress(OSError):
-            now = os.stat(self._path)
-            names, same = now.st_nlink, os.path.samestat(self._opened, now)
-        if not stat.S_ISREG(self._opened.st_mode):
-            raise LedgerError(
-                f"{self._form.name} {str(self._path)!r} must be a regular file, not a pipe, a "
-                "device or a folder"
-            )
+            now = [os.stat(path) for path in (self._path, self._database.path)]
+            names, same = now[0].st_nlink, all(os.path.samestat(status, each) for each in now)
+        if not stat.S_ISREG(status.st_mode):
+            raise self._wrong("must be a regular file, not a pipe, a device or a folder")
         if names > 1:
-            raise LedgerError(
-                f"{self._form.name} {str(self._path)!r} has {names} hard links, so entries could "
-                "be missing under one of the names: remove the other links, or copy the file"
+            raise self._wrong(
+                f"has {names} hard links, so entries could be missing under one of the names: "
+                "remove the other links, or copy the file"
             )
         if not same:
-            raise LedgerError(
-                f"{self._form.name} {str(self._path)!r} was moved or replaced while it was open: "
-                "nothing was written; open it again"
+            raise self._wrong(
+                "was moved or replaced while it was open: nothing was written; open it again"
             )
 
     def run(self, statement: str, *values: Any) -> list[Any]:
         """Run one statement, and return all its rows."""
         try:
-            return list(self._connection.execute(statement, values))
+            with self._turn() as connection:
+                return list(connection.execute(statement, values))
         except sqlite3.Error as error:
             what = "read" if statement.startswith("SELECT") else "written"
-            raise self._failed(what, error) from None
+            raise self._wrong(f"cannot be {what}: {error}") from None
 
 
 # -- the ledger in SQLite --------------------------------------------------------------------------
@@ -342,7 +451,7 @@ def row_of(values: Sequence[Any]) -> Row:
     return Row(number, at, body, digest, sealed)
 
 
-class SQLiteStore(SQLiteFile):
+class SQLiteStore(SQLiteFile, Store):
     """A ledger in one file, for its owner only: the sealed parts are in there, too."""
 
     shared = False
@@ -355,29 +464,11 @@ class SQLiteStore(SQLiteFile):
     def reconnect(self) -> None:
         """Nothing to do: a file's commit is never in doubt."""
 
-    def append(self, row: Row) -> None:
-        """Add a row; only inside a transaction."""
-        if not self._connection.in_transaction:
-            raise LedgerError("append outside a transaction")
-        self.run(
-            "INSERT INTO entries VALUES (?, ?, ?, ?)", row.number, row.at, row.body, row.digest
-        )
-        if row.sealed is not None:
-            self.run("INSERT INTO sealed VALUES (?, ?)", row.number, row.sealed)
+    @property
+    def _inside(self) -> bool:
+        return self._connection.in_transaction and self._database.writer == id(self)
 
-    def rows(self, after: int = 0, upto: int | None = None) -> list[Row]:
-        """Return the rows after a number, up to another, in order, sealed parts included."""
-        found = self.run(
-            "SELECT e.number, e.at, e.body, e.digest, s.body FROM entries e LEFT JOIN sealed s "
-            "USING (number) WHERE e.number > ? AND e.number <= ? ORDER BY e.number",
-            *(after, 2**63 - 1 if upto is None else upto),
-        )
-        return [row_of(values) for values in found]
-
-    def head(self) -> Head:
-        """Return number and digest of the last row; 0 and START if there is none."""
-        found = self.run("SELECT number, digest FROM entries ORDER BY number DESC LIMIT 1")
-        return (int(found[0][0]), str(found[0][1])) if found else (0, START)
+    _run = _read = SQLiteFile.run
 
     def problems(self) -> list[str]:
         """Return what SQLite's own check finds, what does not belong, and lost sealed rows."""
@@ -390,16 +481,13 @@ class SQLiteStore(SQLiteFile):
         except LedgerError as error:
             return [str(error)]
         belongs = {**FORMAT.tables, **FORMAT.triggers}
-        # A trigger of somebody else's can drop what is written.
-        strange = [name for name in there if name not in belongs]
-        changed = [name for name, made in belongs.items() if there.get(name) != made]
+        changed = [name for name, sql in there.items() if belongs.get(name, sql) != sql]
         return [
             *(text for text in found if text != "ok"),
-            *(f"{name!r} does not belong in a ledger" for name in strange),
-            *(
-                f"{name!r} is {'not as it was made' if name in there else 'gone'}"
-                for name in changed
-            ),
+            # A trigger of somebody else's can drop what is written.
+            *(f"{name!r} does not belong in a ledger" for name in there if name not in belongs),
+            *(f"{name!r} is not as it was made" for name in changed),
+            *(f"{name!r} is gone" for name in belongs if name not in there),
             *(f"sealed row {number} belongs to no entry" for (number,) in orphans),
         ]
 
@@ -425,9 +513,5 @@ class SQLiteStore(SQLiteFile):
             copy._connection.deserialize(data)
             copy._check(create=False)
         except sqlite3.Error as error:
-            copy.close()
-            raise copy._failed("read", error) from None
-        except BaseException:
-            copy.close()
-            raise
+            raise copy._wrong(f"cannot be read: {error}") from None
         return copy

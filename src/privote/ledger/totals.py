@@ -23,7 +23,6 @@ from .store import START, Head, Row
 Counts = npt.NDArray[np.int64]
 Scope = tuple[str, str | None]  # data set, and consumer or None for all of them
 
-RULES = ("shared", "exclusive")
 _LARGE = 20.0  # epsilon: the most that the papers use
 _TERMS = ("dataset", "consumer", "owner", "mechanism", "simulated", "labels")
 _ROUNDING = 1e-9  # of an epsilon: so little is nothing
@@ -38,14 +37,11 @@ class Budget:
     ----------
     epsilon, delta
         The guarantee.
-    rule
-        How charges compose (:mod:`privote.accounting.filters`); fixed with the budget.
-        ``"shared"``: any mechanisms, also chosen from released labels; counted at one Rényi order.
-        ``"exclusive"``: only multiples of the first charge, counted at the best order. ``None``:
-        shared in a ledger file, exclusive without one.
-    orders
-        For a shared budget: the Rényi order to count at, or several, each with its part of delta.
-        Default: the best order for a full budget of Gaussian-like charges.
+    order
+        The one Rényi order at which charges are counted, of any mechanisms, also where they were
+        chosen from released labels (:mod:`privote.accounting.filters`). A ledger that lasts sets it
+        with the budget. ``None``, for a run without a ledger: all charges are multiples of the
+        first, counted at the best order.
 
     Examples
     --------
@@ -57,21 +53,13 @@ class Budget:
 
     epsilon: float
     delta: float
-    rule: str | None = None
-    orders: float | tuple[float, ...] | None = None
+    order: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
         object.__setattr__(self, "delta", check_delta(self.delta))
-        if self.rule not in (None, *RULES):
-            raise InputError("rule", f"must be one of {', '.join(RULES)}", self.rule)
-        if self.orders is not None:
-            if self.rule == "exclusive":
-                raise InputError("orders need a shared budget: an exclusive one uses them all")
-            given = self.orders if isinstance(self.orders, tuple) else (self.orders,)
-            pinned = tuple(sorted(set(check_orders(given).tolist())))
-            object.__setattr__(self, "orders", pinned)
-            object.__setattr__(self, "rule", "shared")
+        if self.order is not None:
+            object.__setattr__(self, "order", float(check_orders([self.order])[0]))
 
     def warn(self, people: int) -> None:
         """Warn of a budget that promises little, before it is spent.
@@ -93,55 +81,29 @@ class Budget:
             )
             warnings.warn(said, PrivoteWarning, stacklevel=1)
 
-    @property
-    def pinned(self) -> tuple[float, ...] | None:
-        """The orders of a shared budget; None if it is exclusive, or nothing is settled yet."""
-        return self.orders if isinstance(self.orders, tuple) else None
-
-    def settled(self, default: str, orders: Floats, own: float | None) -> Budget:
-        """Return this budget with its rule fixed.
-
-        Parameters
-        ----------
-        default
-            The rule where none was named.
-        orders
-            The orders of the charges to come: the pinned one is among them.
-        own
-            The order that the first charge's mechanism was made for, if it has one: at another its
-            allowance may be nothing.
-        """
-        rule = self.rule or default
-        if rule == "exclusive" or self.orders is not None:
-            return replace(self, rule=rule)
-        if own is None:
-            order = pinned_order(self.epsilon, self.delta, orders)
-        else:
-            order = float(orders[min(int(np.searchsorted(orders, own)), len(orders) - 1)])
-        return replace(self, rule=rule, orders=(order,))
+    def shared(self) -> Budget:
+        """Return this budget with an order: the best for a full one of Gaussian-like charges."""
+        if self.order is not None:
+            return self
+        return replace(self, order=pinned_order(self.epsilon, self.delta))
 
     def differs(self, known: Budget) -> bool:
         """Return True if this asks for something else than what is known."""
-        return (
-            (self.epsilon, self.delta) != (known.epsilon, known.delta)
-            or self.rule not in (None, known.rule)
-            or self.orders not in (None, known.orders)
-        )
+        same = (self.epsilon, self.delta) == (known.epsilon, known.delta)
+        return not same or self.order not in (None, known.order)
 
     @property
-    def counted(self) -> str | None:
-        """The rule in words: "shared at order 4", "exclusive"; None if it is not settled."""
-        if self.pinned is None:
-            return self.rule
-        return f"shared at order {', '.join(f'{order:g}' for order in self.pinned)}"
+    def counted(self) -> str:
+        """How charges add up, in words: "shared at order 4", "exclusive"."""
+        return "exclusive" if self.order is None else f"shared at order {self.order:g}"
 
     def __str__(self) -> str:
         text = f"epsilon={rounded_up(self.epsilon)}, delta={rounded_up(self.delta)}"
-        return text if self.counted is None else f"{text}, {self.counted}"
+        return text if self.order is None else f"{text}, {self.counted}"
 
     def filter(self, orders: Floats) -> RenyiFilter:
         """Return a filter that has admitted nothing yet."""
-        return RenyiFilter(self.epsilon, self.delta, self.pinned, orders)
+        return RenyiFilter(self.epsilon, self.delta, self.order, orders)
 
 
 def check_name(argument: str, value: Any) -> str:
@@ -315,13 +277,9 @@ class Totals:
             if body["kind"] == "outcome":
                 self.outcomes.setdefault(draft, []).append(row.number)
         if body["kind"] == "budget":
-            pinned = body["orders"]
-            self.budgets[scope] = Budget(
-                epsilon=body["epsilon"],
-                delta=body["delta"],
-                rule=body["rule"],
-                orders=None if pinned is None else tuple(pinned),
-            )
+            (order,) = body["orders"] or (None,)
+            known = Budget(epsilon=body["epsilon"], delta=body["delta"], order=order)
+            self.budgets[scope] = known
         elif body["kind"] == "charge":
             self._add_charge(scope, body, row, chain)
         elif body["kind"] == "learnt":

@@ -5,7 +5,6 @@ from dataclasses import fields
 from typing import Any
 
 from ..errors import InputError
-from ..links import OptimalLink
 from .base import ABSTAIN, Gate, Mechanism
 from .binary import BinaryVoting
 from .cells import VoteMechanism
@@ -20,7 +19,6 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     kind.name: kind
     for kind in (BinaryVoting, TauVoting, PowersetVoting, PluralityVoting, TallyVoting)
 }
-_NESTED: dict[str, Any] = {"link": OptimalLink, "gate": Gate}
 
 
 def mechanism_of(parameters: Mapping[str, Any]) -> Mechanism:
@@ -31,13 +29,11 @@ def mechanism_of(parameters: Mapping[str, Any]) -> Mechanism:
         known = ", ".join(MECHANISMS)
         raise InputError("mechanism", f"must be one of {known}", name)
     try:
-        for key, kind in _NESTED.items():
-            if isinstance(given.get(key), Mapping):
-                inner = {k: v for k, v in given[key].items() if k != "kind"}
-                given[key] = kind(**inner)
+        if isinstance(given.get("gate"), Mapping):
+            given["gate"] = Gate(**{k: v for k, v in given["gate"].items() if k != "kind"})
         return MECHANISMS[name](**given)
     except TypeError as error:
-        kinds = [MECHANISMS[name], *(kind for key, kind in _NESTED.items() if key in given)]
+        kinds = [MECHANISMS[name], *([Gate] if "gate" in given else [])]
         known = ", ".join(item.name for kind in kinds for item in fields(kind) if item.init)
         raise InputError(
             f"mechanism {name!r} takes {known}; {str(error).split('() ')[-1]}"

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr
 
+from ..accounting.gaussian import GaussianLink
 from ..accounting.renyi import Floats, Orders, check_orders
 from ..entropy import Entropy
 from ..errors import InputError, UnavailableError, finite, positive, whole
-from ..links import GaussianLink, Link
 from ..votes.cube import MOST, Ballots, BallotSource, Block
 
 if TYPE_CHECKING:
@@ -74,23 +74,19 @@ class Counted:
     Attributes
     ----------
     vote
-        The link of a label's margin, in votes: twice what its yeses count, less the voters.
+        The noise on a label's margin, in votes: twice what its yeses count, less the voters.
     unit
         What a full yes counts, and so the most by which a ballot moves what yeses count.
     weights
         What a yes counts by the number of yeses of its ballot, (labels + 1,); None: always 1.
     neutral
         Whether a missing vote counts for neither side; else it is a no.
-    shares
-        The link whose noise the parties can draw in shares of their own; None if it has no shares
-        that add up.
     """
 
-    vote: Link
+    vote: GaussianLink
     unit: int = 1
     weights: tuple[int, ...] | None = None
     neutral: bool = False
-    shares: GaussianLink | None = None
 
     def __post_init__(self) -> None:
         if self.weights is None and self.unit != 1:
@@ -187,11 +183,6 @@ class Mechanism(ABC):
         """How many steps a whole vote has that may be a part of one; 1 where it is 0 or 1."""
         return 1
 
-    @property
-    def own_order(self) -> float | None:
-        """The Rényi order that this mechanism was made for; None if for no one in particular."""
-        return None
-
     def counts_missing(self, missing: bool) -> bool:
         """Return whether a missing vote, if there may be one, counts for neither side."""
         return False
@@ -206,10 +197,10 @@ class Mechanism(ABC):
         return tuple(field.name for field in fields(cls))
 
     @classmethod
-    def needs(cls) -> tuple[tuple[str, ...], ...]:
-        """Return the settings that cannot be left out: of each group, one must be given."""
+    def needs(cls) -> tuple[str, ...]:
+        """Return the settings that cannot be left out."""
         return tuple(
-            (field.name,)
+            field.name
             for field in fields(cls)
             if field.default is MISSING and field.default_factory is MISSING
         )
@@ -217,16 +208,8 @@ class Mechanism(ABC):
     # -- what planning asks of it ------------------------------------------------------------------
 
     @classmethod
-    def variants(cls, sigma: float, order: float) -> tuple[Mechanism, ...]:
-        """Return what a comparison of mechanisms tries of this kind.
-
-        Parameters
-        ----------
-        sigma
-            The noise, the same for all kinds.
-        order
-            The Rényi order at which the budget settles, for what is made for one order.
-        """
+    def variants(cls, sigma: float) -> tuple[Mechanism, ...]:
+        """Return what a comparison of mechanisms tries of this kind, all with the same noise."""
         make: Any = cls
         if "sigma" not in cls.settings():
             raise UnavailableError(f"{cls.name} has no sigma, so it must define variants")
@@ -257,7 +240,7 @@ class Mechanism(ABC):
     @classmethod
     def audited(cls) -> tuple[Mechanism, ...]:
         """Return every feature but a gate once, with so little noise that flaws show."""
-        return cls.variants(2.0, 4.0)
+        return cls.variants(2.0)
 
     def every_ballot(self, labels: int, *, missing: bool = False) -> Labels:
         """Return every ballot that a voter may cast: (ballots, labels), -1 for a missing vote."""

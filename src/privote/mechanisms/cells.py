@@ -382,26 +382,20 @@ def _table(mech: VoteMechanism, voters: int, missing: bool, orders: tuple[float,
 
 @lru_cache(maxsize=64)
 def worst_of_all(
-    mech: VoteMechanism,
-    voters: int,
-    missing: bool,
-    orders: tuple[float, ...],
-    end: int | None = None,
+    mech: VoteMechanism, voters: int, missing: bool, orders: tuple[float, ...]
 ) -> Floats:
-    """Return the costliest change of one vote at any margin, or at any up to ``end``: (orders,)."""
+    """Return the costliest change of one vote at any margin: (orders,)."""
     array = np.array(orders)
     worst = np.zeros(len(array))
-    last = voters if end is None else end
-    if last > _MOST_SCANNED:
+    if voters > _MOST_SCANNED:
         raise UnavailableError(
             f"the worst case of {mech} is searched over all counts, for at most {_MOST_SCANNED} "
             f"voters, got {voters}: for more, the mechanism must define worst_case_rdp"
         )
     step, shifts = (1, (2, 1)) if missing else (2, (2,))
     # Upwards is enough: both directions are priced, and every move down is one up from below.
-    first = max(-last - 2, -voters)
-    for start in range(first, last + 1, step * _SCANNED):
-        margins = np.arange(start, min(start + step * _SCANNED, last + 1), step)
+    for start in range(-voters, voters + 1, step * _SCANNED):
+        margins = np.arange(start, min(start + step * _SCANNED, voters + 1), step)
         costs = shift_costs(_distributions(mech, voters), margins, shifts, voters, array)
         worst = np.maximum(worst, costs.max(axis=(0, 1, 2)))
     worst.setflags(write=False)

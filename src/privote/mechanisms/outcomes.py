@@ -1,4 +1,4 @@
-"""One question to people: its public numbers, its tally, and who wins by counts.
+"""Questions to people: their public numbers, the tally of one, and who wins by counts.
 
 What is decided from counts that were released costs nothing more, so an outcome is the same for
 true counts, which are sealed, and for noisy ones.
@@ -32,31 +32,40 @@ class PollSize:
     voters, options
         How many; the number of voters is public.
     most
-        How many approvals a ballot may have, or points in all, by the poll's rule; without a rule
-        as many as there are options (times ``each``). Never what the largest ballot has.
+        How many approvals a ballot may have on a question, or points in all, by the poll's rule;
+        without a rule as many as there are options (times ``each``). Never what the largest has.
     each
         How many points a ballot may give an option; 1 for approvals.
+    questions
+        How many of the options each question has; default: there is one.
     """
 
     voters: int
     options: int
     most: int
     each: int = 1
+    questions: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "questions", self.questions or (self.options,))
         for name in ("voters", "options", "each"):
             object.__setattr__(self, name, whole(name, getattr(self, name), most=MOST))
         object.__setattr__(self, "most", min(whole("most", self.most), self.each * self.options))
 
     @property
     def squared_shift(self) -> int:
-        """How far one replaced ballot moves the counts: the squared length."""
-        return squared_shift(self.options, self.most, self.each)
+        """How far one replaced ballot moves the counts: the squared length, over all questions."""
+        return sum(squared_shift(options, self.most, self.each) for options in self.questions)
+
+    @property
+    def places(self) -> list[npt.NDArray[np.intp]]:
+        """Where each question's options stand among all of them."""
+        return np.split(np.arange(self.options), np.cumsum(self.questions)[:-1])
 
     @property
     def changes(self) -> int:
-        """On how many options two ballots can differ."""
-        return min(2 * self.most, self.options)
+        """On how many options two ballots can differ, over all questions."""
+        return sum(min(2 * self.most, options) for options in self.questions)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -146,7 +155,7 @@ class Seats(PollOutcome):
 
     def check(self, size: PollSize) -> None:
         """Refuse a number of seats that leaves nothing to decide."""
-        whole("seats", self.number, most=max(size.options - 1, 1))
+        whole("seats", self.number, most=max(min(size.questions) - 1, 1))
 
     def winners(self, counts: npt.NDArray[Any], voters: int, order: Whole | None = None) -> Bools:
         """Return which options are among the largest."""

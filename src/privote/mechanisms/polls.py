@@ -1,8 +1,9 @@
-"""Mechanisms of a poll: one question to people, k options, winners (and counts) released.
+"""Mechanisms of a poll: questions to people, k options in all, winners (and counts) released.
 
-Each has a price that holds on any ballots, known from public numbers. Counts are those of
-:class:`.TallyVoting` on one query: its noise and its draw. What is decided from them (seats, a
-budget spent from the top) costs nothing more.
+Each has a price that holds on any ballots, known from public numbers: for all questions together,
+which are drawn one after the other, since a replaced ballot may differ on all of them. Counts are
+those of :class:`.TallyVoting` on one query: its noise and its draw. What is decided from them
+(seats, a budget spent from the top) costs nothing more.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from scipy.special import roots_legendre
 
 from ..accounting.allowance import gaussian_epsilon
 from ..accounting.counts import RoundedGaussian, bounded_range_rdp
+from ..accounting.gaussian import GaussianLink
 from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon
 from ..entropy import Entropy
 from ..errors import UnavailableError
-from ..links import GaussianLink
 from .base import Bools
 from .binary import BinaryVoting
 from .outcomes import PollOutcome, PollSize, PollTally, Quota, Seats, Whole
@@ -63,7 +64,7 @@ class PollMechanism(ABC):
 
     @abstractmethod
     def draw(self, tally: PollTally, outcome: PollOutcome, entropy: Entropy) -> Drawn:
-        """Draw the release. Unbilled: whoever calls has charged."""
+        """Draw one question's release. Unbilled: whoever calls has charged."""
 
     @abstractmethod
     def scaled(self, noise: float) -> PollMechanism:
@@ -73,7 +74,7 @@ class PollMechanism(ABC):
     def chance(
         self, counts: Sequence[float] | Floats, times: Whole, voters: int, outcome: PollOutcome
     ) -> float:
-        """Return how often exactly the winners by these counts are released.
+        """Return how often exactly one question's winners by these counts are released.
 
         Counts come with how often each occurs, the largest first. For counts of the ballots the
         answer is sealed; planning asks with made-up ones.
@@ -165,7 +166,10 @@ class NoisyBits(PollMechanism):
     quota: float
 
     def rdp(self, size: PollSize, orders: Floats) -> Floats:
-        """Return the exact worst case of one query, over the options two ballots differ on."""
+        """Return the exact worst case of one query, over the options two ballots differ on.
+
+        Options are drawn independently, so those of all questions are labels of one query.
+        """
         binary = BinaryVoting(sigma=self.sigma, quota=self.quota)
         return binary.worst_case_rdp(size.voters, size.changes, orders)
 
@@ -211,8 +215,8 @@ class Peeling(PollMechanism):
     seats: int
 
     def rdp(self, size: PollSize, orders: Floats) -> Floats:
-        """Return the rounds' prices, added up."""
-        rounds = min(self.seats, size.options - self.seats)
+        """Return the rounds' prices, added up over all questions."""
+        rounds = sum(min(self.seats, options - self.seats) for options in size.questions)
         return rounds * bounded_range_rdp(2 * self.rate * size.each, orders)
 
     def draw(self, tally: PollTally, outcome: PollOutcome, entropy: Entropy) -> Drawn:

@@ -113,9 +113,9 @@ class TallyVoting(Mechanism):
         return ("sigma", "tau", "grid")
 
     @classmethod
-    def variants(cls, sigma: float, order: float) -> tuple[Mechanism, ...]:
+    def variants(cls, sigma: float) -> tuple[Mechanism, ...]:
         """Return none: a comparison is of mechanisms that release labels."""
-        del sigma, order
+        del sigma
         return ()
 
     @classmethod

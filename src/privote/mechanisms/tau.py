@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.exact import clipped_sum, shift_costs
+from ..accounting.gaussian import GaussianLink
 from ..accounting.renyi import Floats, Orders, check_orders, divergence
 from ..accounting.worst_case import heaviest_change
 from ..errors import InputError, positive, whole
-from ..links import GaussianLink
 from ..votes.cube import Block
 from .base import Counted, Gate, Mechanism, check_electorate
 from .cells import SEARCHED_VOTERS, CellMechanism, CellTally, costliest_move
@@ -79,7 +79,7 @@ class TauVoting(CellMechanism):
         return GaussianLink(sigma=self.sigma).log_probs(margins, voters)
 
     @classmethod
-    def variants(cls, sigma: float, order: float) -> tuple[Mechanism, ...]:
+    def variants(cls, sigma: float) -> tuple[Mechanism, ...]:
         """Return both norms, with the paper's bounds."""
         return cls(sigma=sigma, tau=1.8), cls(sigma=sigma, tau=3.4, norm=1)
 

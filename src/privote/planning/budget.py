@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ..accounting.allowance import FACTOR, MOST
 from ..accounting.filters import likely_orders
-from ..accounting.renyi import Floats, check_orders, epsilon_at, rounded_up
+from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon_at, rounded_up
 from ..errors import BudgetError, whole
 from ..ledger import Budget
 from ..mechanisms import Mechanism
@@ -22,15 +22,12 @@ _TOLERANCE = 1e-3  # relative, on sigma: the number of answers then is right to 
 _START, _SIGMAS = 10.0, (1e-3, 1e8)
 
 
-def room(mechanism: Mechanism, each: Floats, budget: Budget, most: int = MOST) -> int:
+def room(each: Floats, budget: Budget, most: int = MOST) -> int:
     """Return how many costs ``each`` (orders,), up to ``most``, a fresh budget admits.
 
-    The one count of what fits: it asks the filter that the guardian asks. Unless the budget has a
-    rule, it is exclusive, as without a ledger; a ledger that lasts is shared unless told.
+    The one count of what fits: it asks the filter that the guardian asks.
     """
-    orders = check_orders(None)
-    settled = budget.settled("exclusive", orders, mechanism.own_order)
-    return settled.filter(orders).fitting(each, most)
+    return budget.filter(DEFAULT_ORDERS).fitting(each, most)
 
 
 def queries_for(
@@ -40,7 +37,7 @@ def queries_for(
     epsilon: float,
     delta: float,
     *,
-    rule: str | None = None,
+    shared: bool = False,
 ) -> int:
     """Return how many queries fit under plain worst-case composition.
 
@@ -52,12 +49,12 @@ def queries_for(
         The size of the electorate and of a ballot.
     epsilon, delta
         The budget, for replacing one voter's ballots on all queries.
-    rule
-        As in :class:`privote.Budget`: ``"exclusive"`` by default, one mechanism has the budget for
-        itself; ``"shared"``: others may charge it too, as in a ledger that lasts.
+    shared
+        Others may charge the budget, too, as in a ledger that lasts.
     """
-    budget = Budget(epsilon=epsilon, delta=delta, rule=rule)
-    return room(mechanism, mechanism.worst_case_rdp(voters, labels), budget)
+    budget = Budget(epsilon=epsilon, delta=delta)
+    each = mechanism.worst_case_rdp(voters, labels)
+    return room(each, budget.shared() if shared else budget)
 
 
 def allowance_for(
@@ -67,14 +64,15 @@ def allowance_for(
     epsilon: float,
     delta: float,
     *,
-    rule: str | None = None,
+    shared: bool = False,
 ) -> int:
     """Return how many surprises each voter may cast in its life; parameters as `queries_for`.
 
     0 is a refusal: with such a budget not a query is answered, however quiet the voters are.
     """
-    budget = Budget(epsilon=epsilon, delta=delta, rule=rule)
-    return room(mechanism, FACTOR * mechanism.surprise_rdp(voters, labels), budget)
+    budget = Budget(epsilon=epsilon, delta=delta)
+    each = FACTOR * mechanism.surprise_rdp(voters, labels)
+    return room(each, budget.shared() if shared else budget)
 
 
 def sigma_for(
@@ -104,11 +102,10 @@ def sigma_for(
     budget = Budget(epsilon=epsilon, delta=delta)
     check_electorate(voters, labels)
     whole("wanted", wanted, most=MOST_QUERIES)
+    orders = likely_orders(budget.epsilon, budget.delta)
 
     def fits(sigma: float) -> bool:
-        mechanism = make(sigma)
-        orders = likely_orders(budget.epsilon, budget.delta, mechanism.own_order)
-        total = wanted * mechanism.worst_case_rdp(voters, labels, orders)
+        total = wanted * make(sigma).worst_case_rdp(voters, labels, orders)
         return epsilon_at(total, orders, budget.delta)[0] <= budget.epsilon
 
     sigma = least(fits, _START, _TOLERANCE, low=_SIGMAS[0], high=_SIGMAS[1])

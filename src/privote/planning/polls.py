@@ -25,9 +25,6 @@ from ..mechanisms.outcomes import Greedy, PollOutcome, PollSize, Quota, Seats
 from ..mechanisms.polls import NoisyBits, NoisyCounts, Peeling, PollMechanism
 from .budget import least
 
-#: What ``mechanism`` may be called.
-POLL_MECHANISMS = ("auto", "binary", "counts", "top-m")
-
 _CLOSE = 1e-4  # how far above the least noise that fits the search may stop, relative
 _WORTH = 0.01  # how much less noise a poll on its own must take to be searched
 _ROOM = 1e-9  # relative: a curve worked out at all orders may differ by so much from one at one
@@ -127,8 +124,6 @@ def plan_poll(
     """
     budget = Budget(epsilon=epsilon, delta=delta)
     outcome.check(size)
-    if mechanism not in POLL_MECHANISMS:
-        raise InputError("mechanism", f"must be one of {', '.join(POLL_MECHANISMS)}", mechanism)
     if not 0 < finite("confidence", confidence) < 1:
         raise InputError("confidence", "must lie strictly between 0 and 1", confidence)
     made = _candidates(outcome, shares, mechanism)
@@ -136,6 +131,11 @@ def plan_poll(
     considered = {name: even_race(each, size, outcome) for name, each in settled.items()}
     best = min(considered, key=considered.__getitem__)
     chosen = settled[best]
+    gap, interval = decided_gap(chosen, size, outcome, confidence), None
+    if shares and isinstance(chosen, NoisyCounts):  # readers hold released counts against the gap
+        interval = chosen.noise.within(size.options, confidence)
+        apart = chosen.noise.apart(size.options, confidence)
+        gap = max(gap, float(interval if isinstance(outcome, Quota) else apart))
     return PollPlan(
         mechanism=chosen,
         size=size,
@@ -145,28 +145,10 @@ def plan_poll(
         delta=budget.delta,
         asked=budget.epsilon,
         confidence=confidence,
-        gap=_gap(chosen, size, outcome, confidence, shares),
-        interval=chosen.noise.within(size.options, confidence)
-        if shares and isinstance(chosen, NoisyCounts)
-        else None,
+        gap=gap,
+        interval=interval,
         reason=_reason(best, considered, mechanism, shares),
     )
-
-
-def _gap(
-    mechanism: PollMechanism,
-    size: PollSize,
-    outcome: PollOutcome,
-    confidence: float,
-    shares: bool,
-) -> float:
-    """Return `PollPlan.gap`: with shares one that readers may hold released counts against."""
-    gap = decided_gap(mechanism, size, outcome, confidence)
-    if not (shares and isinstance(mechanism, NoisyCounts)):
-        return gap
-    noise = mechanism.noise
-    far = noise.within if isinstance(outcome, Quota) else noise.apart
-    return max(gap, float(far(size.options, confidence)))
 
 
 def _candidates(
@@ -181,7 +163,7 @@ def _candidates(
     able.append(("counts", NoisyCounts(sigma=1.0)))  # last: others tell less
     named = [each for each in able if mechanism in ("auto", each[0])]
     if not named:
-        names = ", ".join(name for name, _ in able)
+        names = ", ".join(("auto", *(name for name, _ in able)))
         raise UnavailableError("mechanism", f"must be one of {names} for this outcome", mechanism)
     return named
 
@@ -226,15 +208,19 @@ def even_race(mechanism: PollMechanism, size: PollSize, outcome: PollOutcome) ->
     """
     if not isinstance(outcome, Seats):
         return decided_gap(mechanism, size, outcome, 0.5)
-    won, lost = outcome.number, size.options - outcome.number
-    above, below = min(won, _RUNGS), min(lost, _RUNGS)
-    rungs = np.arange(above, -below, -1, dtype=np.float64)
-    times = np.ones(len(rungs), np.int64)
-    times[0] += won - above  # further up, or down, nobody is in danger
-    times[-1] += lost - below
+    ladders = []
+    for options in size.questions:
+        won, lost = outcome.number, options - outcome.number
+        above, below = min(won, _RUNGS), min(lost, _RUNGS)
+        rungs = np.arange(above, -below, -1, dtype=np.float64)
+        times = np.ones(len(rungs), np.int64)
+        times[0] += won - above  # further up, or down, nobody is in danger
+        times[-1] += lost - below
+        ladders.append((rungs, times))
 
     def right(step: float) -> bool:
-        return mechanism.chance(step * rungs, times, size.voters, outcome) >= 0.5
+        chances = (mechanism.chance(step * at, n, size.voters, outcome) for at, n in ladders)
+        return math.prod(chances) >= 0.5
 
     return least(right, 1.0, 0.01, low=1e-6)
 
@@ -252,19 +238,19 @@ def decided_gap(
         # One more than noise moves two counts towards each other: a tie is decided by a coin.
         return float(mechanism.noise.apart(size.options, confidence) + 1)
 
+    def chance(counts: list[float], times: list[int]) -> float:
+        return mechanism.chance(np.array(counts), np.array(times), size.voters, outcome)
+
     def right(gap: int) -> bool:
         if isinstance(outcome, Quota):
             bar = float(outcome.bar(size.voters))
             # Each side on its own: a count that noise moves onto the bar has lost.
-            races = [([bar + gap], [size.options]), ([bar - gap], [size.options])]
-        else:
-            assert isinstance(outcome, Seats)
-            races = [([gap, 0], [outcome.number, size.options - outcome.number])]
-        return all(
-            mechanism.chance(np.array(counts, float), np.array(times), size.voters, outcome)
-            >= confidence
-            for counts, times in races
-        )
+            sides = (chance([count], [size.options]) for count in (bar + gap, bar - gap))
+            return min(sides) >= confidence
+        assert isinstance(outcome, Seats)
+        won = outcome.number
+        races = (chance([float(gap), 0.0], [won, k - won]) for k in size.questions)
+        return math.prod(races) >= confidence
 
     most = 1
     while not right(most):

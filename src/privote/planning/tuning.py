@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting.filters import pinned_order
 from ..accounting.renyi import Floats, check_orders, largest_curve
 from ..errors import BallotError, InputError, UnavailableError, positive
 from ..ledger import Budget
@@ -252,8 +251,7 @@ def candidates(
     Parameters
     ----------
     over
-        ``"sigma"``: the noise; an optimal link gets the cost that Gaussian noise of this sigma has
-        at the bar. ``"tau"``: the norm to which ballots are clipped.
+        ``"sigma"``: the noise. ``"tau"``: the norm to which ballots are clipped.
     values
         What to try. By default sigmas that grow with the number of voters, taus from ballots with a
         single full vote up to no clipping.
@@ -273,21 +271,16 @@ def candidates(
 
 
 def variants(
-    voters: int,
-    epsilon: float,
-    delta: float,
-    sigma: float | None = None,
-    also: Iterable[type[Mechanism]] = (),
+    voters: int, sigma: float | None = None, also: Iterable[type[Mechanism]] = ()
 ) -> list[Mechanism]:
     """Return every mechanism that releases labels, all with this noise.
 
     By default a seventh of the voters. ``also`` holds classes that extend
     :class:`privote.Mechanism`.
     """
-    order = pinned_order(epsilon, delta)
     noise = float(f"{_SIGMA * voters:.4g}") if sigma is None else positive("sigma", sigma)
     kinds = dict.fromkeys([*MECHANISMS.values(), *also])
-    return [each for kind in kinds for each in kind.variants(noise, order)]
+    return [each for kind in kinds for each in kind.variants(noise)]
 
 
 # -- how many queries fit --------------------------------------------------------------------------
@@ -309,7 +302,7 @@ def queries_that_fit(
     each = mechanism.worst_case_rdp(ballots.voters, ballots.labels)
     return {
         "allowance": _lasting(mechanism, ballots, allowance) if allowance else 0,
-        "worst-case": room(mechanism, each, budget, ballots.queries),
+        "worst-case": room(each, budget, ballots.queries),
         "data-dependent": _by_cost(mechanism, ballots, budget),
     }
 

@@ -1,4 +1,4 @@
-"""Ballots of people on one question: a file's lines, checked against the poll's rule and counted.
+"""Ballots of people on one question or several: lines, checked against the poll's rule and counted.
 
 A file is read in blocks of lines; only counts are kept, and the names of voters while it is read.
 """
@@ -6,7 +6,7 @@ A file is read in blocks of lines; only counts are kept, and the names of voters
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import islice
@@ -23,10 +23,16 @@ _CELLS = 1 << 22  # of a block: 8 MB
 _ROWS = 1 << 14  # of a block, which are objects before they are an array
 _MOST_POINTS = np.iinfo(np.int16).max - 1  # what a ballot has beyond is stored as one more
 INVALID = ("error", "empty")
+DUPLICATES = (None, "first", "last")
+_NO_ROLL = ("No column names the voters, so double votes cannot be detected.",)
+_ROLL = "The column {!r} is the public roll: who voted is not protected, how they voted is."
 
 
 class Row(NamedTuple):
-    """One line of a file: so many voters with the same ballot, the options it names and points."""
+    """One line of a file: so many voters with the same ballot, the options it names and points.
+
+    ``voter`` is folded, or None where nobody is named.
+    """
 
     line: int
     voter: str | None
@@ -50,17 +56,21 @@ class BallotRule:
     Attributes
     ----------
     most
-        Approvals, or points in total; None if the poll has no such rule.
+        Approvals, or points in total, on each question; None if the poll has no such rule.
     each
         Points for one option; 1 for approvals.
     invalid
         ``"error"``: refuse the file and name the line. ``"empty"``: count it as an empty ballot;
         its voter still counts, so that the number of voters stays public.
+    duplicates
+        Which row of a voter who is named twice counts, ``"first"`` or ``"last"``; None: refuse the
+        file and name the lines.
     """
 
     most: int | None = None
     each: int = 1
     invalid: str = "error"
+    duplicates: str | None = None
 
     def __post_init__(self) -> None:
         if self.most is not None:
@@ -68,12 +78,19 @@ class BallotRule:
         object.__setattr__(self, "each", whole("each", self.each, most=_MOST_POINTS))
         if self.invalid not in INVALID:
             raise InputError("invalid", f"must be one of {', '.join(INVALID)}", self.invalid)
+        if self.duplicates not in DUPLICATES:
+            raise InputError("duplicates", "must be first or last", self.duplicates)
 
-    def kept(self, block: Block) -> npt.NDArray[np.bool_]:
-        """Return which ballots of a block are within the rule; refuse the others if told so."""
+    def kept(self, block: Block, questions: Sequence[int]) -> npt.NDArray[np.bool_]:
+        """Return which ballots of a block are within the rule; refuse the others if told so.
+
+        ``questions`` says how many options each has.
+        """
         over = (block.votes > self.each).any(axis=1)
         if self.most is not None:
-            over |= block.votes.sum(axis=1, dtype=np.int64) > self.most
+            starts = np.cumsum([0, *questions[:-1]])
+            totals = np.add.reduceat(block.votes, starts, axis=1, dtype=np.int64)
+            over |= (totals > self.most).any(axis=1)
         if over.any() and self.invalid == "error":
             unit = "approvals" if self.each == 1 else "points in total"
             limit = "" if self.most is None else f"{self.most} {unit}"
@@ -94,13 +111,19 @@ class PollBallots:
     Attributes
     ----------
     options
-        Their names, in the file's order.
+        Their names, in the file's order; "question: option" where there are several questions.
+    questions
+        How many of the options belong to each question, by its name; empty if there is one.
     rule
         What a ballot may hold, by the poll's rule.
     tally
         The true counts. Sealed.
     emptied
         How many ballots broke the rule and count as empty. Sealed.
+    roll
+        The column that names the people who voted, None without. It is public.
+    repeated
+        How many rows named a voter again and were left out: a fact about the roll, so public.
     costs, money
         What options cost and what there is to spend; None in a poll without.
     notes
@@ -110,9 +133,12 @@ class PollBallots:
     """
 
     options: tuple[str, ...]
+    questions: Mapping[str, int] = field(default_factory=dict)
     rule: BallotRule
     tally: PollTally = field(repr=False)
     emptied: int = field(default=0, repr=False)
+    roll: str | None = None
+    repeated: int = 0
     costs: tuple[Fraction, ...] | None = field(default=None, repr=False)
     money: Fraction | None = None
     notes: tuple[str, ...] = ()
@@ -126,48 +152,77 @@ class PollBallots:
     @property
     def size(self) -> PollSize:
         """The public numbers."""
-        most = self.rule.most or self.rule.each * len(self.options)
+        sizes = tuple(self.questions.values()) or (len(self.options),)
         return PollSize(
-            voters=self.voters, options=len(self.options), most=most, each=self.rule.each
+            voters=self.voters,
+            options=len(self.options),
+            most=self.rule.most or self.rule.each * max(sizes),
+            each=self.rule.each,
+            questions=sizes,
         )
 
 
 def counted(
-    options: Sequence[str], blocks: Iterable[Block], rule: BallotRule, **facts: Any
+    options: Sequence[str],
+    blocks: Callable[[], Iterable[Block]],
+    rule: BallotRule,
+    roll: str | None = None,
+    *,
+    notes: tuple[str, ...] = (),
+    **facts: Any,
 ) -> PollBallots:
-    """Count ballots, checking each, and that no voter is named twice."""
+    """Count ballots, checking each; ``blocks`` begins to read them. The other facts are public."""
     names = tuple(options)
-    if len(names) < 2:
-        raise InputError("a poll needs at least 2 options, got " + str(len(names)))
     twice = sorted(name for name, times in Counter(names).items() if times > 1)
     if twice:
         raise InputError(f"the option {shown(twice[0])} is named twice")
-    first: dict[str, int] = {}
-    voters, emptied = 0, 0
+    sizes = [*facts.get("questions", {}).values()] or [len(names)]
+    if min(sizes) < 2:
+        raise InputError(f"a poll needs at least 2 options, got {min(sizes)}")
+    lines: dict[str | None, int] = {}  # where the ballot of each voter stands
+    if rule.duplicates == "last":
+        for block in blocks():
+            lines.update(zip(block.voters, block.lines, strict=True))
+    voters = emptied = repeated = 0
     counts = np.zeros(len(names), np.int64)
-    for block in blocks:
+    for block in blocks():
+        repeated += _drop_repeated(block, lines, rule)
         voters += int(block.times.sum())
         if voters > MOST:  # before anything is multiplied by it
             raise BallotError(f"a poll must have at most {MOST:,} voters")
-        _check_once(block, first)
-        kept = rule.kept(block)
+        kept = rule.kept(block, sizes)
         emptied += int(block.times[~kept].sum())
         block.votes[~kept] = 0
         counts += block.times @ block.votes.astype(np.int64)
     if not voters:
         raise BallotError("there are no ballots")
-    tally = PollTally(voters, counts)
-    return PollBallots(options=names, rule=rule, tally=tally, emptied=emptied, **facts)
+    facts |= {"emptied": emptied, "roll": roll, "repeated": repeated}
+    notes += _NO_ROLL if roll is None else (_ROLL.format(roll),)
+    if rule.duplicates is not None:
+        rows = "1 row" if repeated == 1 else f"{repeated:,} rows"
+        notes += (f"{rows} repeated a voter; the {rule.duplicates} of each counts.",)
+    elif roll is not None:
+        notes += ("No voter is named twice.",)
+    return PollBallots(
+        options=names, rule=rule, tally=PollTally(voters, counts), notes=notes, **facts
+    )
 
 
-def _check_once(block: Block, first: dict[str, int]) -> None:
-    """Refuse a voter who is named twice; ``first`` has the line of everybody named so far."""
-    for line, voter in zip(block.lines, block.voters, strict=True):
-        if voter is not None and first.setdefault(voter, line) != line:
-            raise BallotError(
-                f"lines {first[voter]} and {line} name the same voter: each person has one ballot",
-                sealed=f"the voter is {voter!r}",
-            )
+def _drop_repeated(block: Block, lines: dict[str | None, int], rule: BallotRule) -> int:
+    """Empty the rows of voters whose ballot is on another line; return how many. Or refuse them."""
+    pairs = zip(block.voters, block.lines, strict=True)
+    other = np.array([v is not None and lines.setdefault(v, at) != at for v, at in pairs], bool)
+    if rule.duplicates is None and other.any():
+        at = int(other.argmax())
+        voter = block.voters[at]
+        raise BallotError(
+            f"lines {lines[voter]} and {block.lines[at]} name the same voter: each person has one "
+            "ballot; give `duplicates=first` or `duplicates=last` to count one of them",
+            sealed=f"the voter is {voter!r}",
+        )
+    block.times[other] = 0
+    block.votes[other] = 0
+    return int(other.sum())
 
 
 def gathered(rows: Iterator[Row], options: int) -> Iterator[Block]:

@@ -9,7 +9,7 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from .._version import written
-from ..accounting.renyi import DEFAULT_ORDERS, rounded_up
+from ..accounting.renyi import rounded_up
 from ..entropy import Entropy
 from ..errors import InputError, PrivoteWarning, positive
 from ..files import Draft, beside, check_new, complete, drafted
@@ -27,7 +27,8 @@ from ..guardian import Accounts
 from ..ledger import Budget, Ledger
 from ..ledger.records import digest_of, stated
 from ..ledger.totals import check_name
-from ..mechanisms.outcomes import Greedy, PollOutcome, Quota, Seats, ranking
+from ..mechanisms.base import Bools
+from ..mechanisms.outcomes import Greedy, PollOutcome, PollTally, Quota, Seats, Whole, ranking
 from ..mechanisms.polls import Drawn, NoisyCounts
 from ..planning.polls import PollPlan, plan_poll
 from ..release import SIMULATED, UNCERTAIN, Sealed, Shown, digest_of_facts
@@ -66,20 +67,21 @@ def poll(
 ) -> PollResult:
     """Release the outcome of a poll, once, under differential privacy.
 
-    The guarantee protects each person's ballot: neighbouring polls have the same number of voters
-    and differ in one ballot. The mechanism is chosen from public numbers. The budget is charged
-    before anything is drawn.
+    The guarantee protects each person's ballot, on all questions together: neighbouring polls have
+    the same number of voters and differ in one ballot. The mechanism is chosen from public numbers.
+    The budget is charged before anything is drawn.
 
     Parameters
     ----------
     source
-        A file or a data frame; ``reading`` is passed to :func:`privote.polls.read`.
+        A file, a data frame, a mapping of columns or a list of records; ``reading`` is passed to
+        :func:`privote.polls.read`.
     epsilon, delta
         The privacy budget of this poll.
     seats, quota
-        Who wins: the ``seats`` most approved options, or every option that more than the share
-        ``quota`` of the voters approve. Without either: the greedy rule if options have costs, else
-        a quota of one half.
+        Who wins on each question: the ``seats`` most approved options, or every option that more
+        than the share ``quota`` of the voters approve. Without either: the greedy rule if options
+        have costs, else a quota of one half.
     shares
         Also publish noisy shares of all options, with intervals that hold for all of them at once.
     mechanism, confidence
@@ -134,8 +136,7 @@ def poll(
     with drafted(claimed, asked, resume=resume, force=force) as draft, ExitStack() as stack:
         if ledger is not None and people is not None:
             book = stack.enter_context(Ledger.at(ledger))
-            how = {"epsilon": epsilon, "budget": budget, "simulated": entropy.simulated}
-            accounts = _charged(plan, people, book, draft, **how)
+            accounts = _charged(plan, people, book, draft, budget, entropy.simulated)
         result = _result(
             ballots,
             plan,
@@ -165,7 +166,7 @@ def _drawn(
     if kept is None:
         if accounts is not None:
             accounts.check_undrawn()
-        drawn = plan.mechanism.draw(ballots.tally, plan.outcome, entropy)
+        drawn = _by_question(plan, ballots.tally, entropy)
         if draft is not None:
             counts = None if drawn.counts is None else drawn.counts.tolist()
             draft.keep(json.dumps([ballots.options, drawn.winners.tolist(), counts]).encode())
@@ -175,6 +176,17 @@ def _drawn(
         raise InputError("resume", "must repeat the call with the same ballots")
     numbers = None if counts is None else np.array(counts, np.int64)
     return Drawn(winners=np.array(winners, np.bool_), counts=numbers)
+
+
+def _by_question(plan: PollPlan, tally: PollTally, entropy: Entropy) -> Drawn:
+    """Draw one question after the other; the price is that of all."""
+    parts = [PollTally(tally.voters, tally.counts[at]) for at in plan.size.places]
+    drawn = [plan.mechanism.draw(part, plan.outcome, entropy) for part in parts]
+    counts = [each.counts for each in drawn if each.counts is not None]
+    return Drawn(
+        winners=np.concatenate([each.winners for each in drawn]),
+        counts=np.concatenate(counts) if counts else None,
+    )
 
 
 def _outcome(ballots: PollBallots, seats: int | None, quota: float | None) -> PollOutcome:
@@ -201,13 +213,18 @@ def _check_people(people: str | None, ledger: Any, budget: float | None) -> None
 
 
 def _charged(
-    plan: PollPlan, people: str, book: Ledger, draft: Draft | None, **how: Any
+    plan: PollPlan,
+    people: str,
+    book: Ledger,
+    draft: Draft | None,
+    budget: float | None,
+    simulated: bool,
 ) -> Accounts:
     """Charge the price to the people's budget; it is on disk when this returns."""
-    people, budget = book.known(people)[0], how["budget"]
+    people = book.known(people)[0]
     known = book.reading().budgets.get((people, None))
     if known is None:
-        whole = Budget(epsilon=how["epsilon"] if budget is None else budget, delta=plan.delta)
+        whole = Budget(epsilon=plan.asked if budget is None else budget, delta=plan.delta)
     elif budget is not None and budget != known.epsilon:
         # Worded by the ledger, which knows what stays.
         whole = Budget(epsilon=budget, delta=known.delta)
@@ -216,13 +233,12 @@ def _charged(
     accounts = Accounts(
         ledger=book,
         budget=whole,
-        orders=DEFAULT_ORDERS,
         dataset=people,
         stamp={
             "guarantee": "poll",
             "mechanism": plan.mechanism.facts(),
-            "simulated": how["simulated"],
-            "protects": "a person's ballot",
+            "simulated": simulated,
+            "protects": "a ballot",
         },
         draft=draft,
     )
@@ -258,35 +274,78 @@ def _recorded(result: PollResult, accounts: Accounts) -> PollResult:
 def _result(
     ballots: PollBallots, plan: PollPlan, drawn: Drawn, shares: bool, **facts: Any
 ) -> PollResult:
-    names = ballots.options
-    listed: tuple[Share, ...] | None = None
-    calls: tuple[Call, ...] = ()
-    apart = None
-    order = np.arange(len(names))
-    if shares and drawn.counts is not None and isinstance(plan.mechanism, NoisyCounts):
-        order = ranking(drawn.counts)
-        listed = tuple(_share(plan, names[at], int(drawn.counts[at])) for at in order)
-        apart = plan.mechanism.noise.apart(len(names), plan.confidence)
-        calls = tuple(
-            Call(above=one.option, below=two.option, decided=one.count - two.count > apart)
-            for one, two in pairwise(listed)
-        )
-    true = plan.outcome.winners(ballots.tally.counts, ballots.voters)
+    names, noisy = ballots.options, drawn.counts
+    won = [names[at] for at in np.flatnonzero(drawn.winners)]
+    unsure = won if plan.chance else []
+    if noisy is not None and not plan.chance:
+        # Counts are paid for whether or not they are published, and so is what follows from them.
+        unsure = [names[at] for at in _uncertain(plan, drawn.winners, noisy)]
+    published: dict[str, Any] = {"shares": None, "calls": (), "apart": None}
+    if shares and noisy is not None:
+        published = _published(plan, names, noisy)
+        won = [share.option for share in published["shares"] if share.option in won]
     return PollResult(
-        winners=tuple(names[at] for at in order if drawn.winners[at]),
-        shares=listed,
-        calls=calls,
-        apart=apart,
+        winners=tuple(won),
+        uncertain=tuple(unsure),
         options=names,
+        questions=ballots.questions,
         plan=plan,
+        roll=ballots.roll,
         notes=ballots.notes,
-        sealed=Sealed(
-            counts=ballots.tally.counts,
-            winners=tuple(name for name, won in zip(names, true, strict=True) if won),
-            emptied=ballots.emptied,
-        ),
+        sealed=_sealed(ballots, plan),
+        **published,
         **facts,
     )
+
+
+def _published(plan: PollPlan, names: tuple[str, ...], counts: Whole) -> dict[str, Any]:
+    """Return the shares from the largest count down, question by question, and the calls."""
+    assert isinstance(plan.mechanism, NoisyCounts)
+    apart = plan.mechanism.noise.apart(len(names), plan.confidence)
+    ranked = [at[ranking(counts[at])].tolist() for at in plan.size.places]
+    return {
+        "shares": tuple(_share(plan, names[at], int(counts[at])) for one in ranked for at in one),
+        "calls": tuple(
+            Call(
+                above=names[high],
+                below=names[low],
+                decided=bool(counts[high] - counts[low] > apart),
+            )
+            for one in ranked
+            for high, low in pairwise(one)
+        ),
+        "apart": apart,
+    }
+
+
+def _uncertain(plan: PollPlan, won: Bools, counts: Whole) -> list[int]:
+    """Return the winners that may have lost without noise, by noisy counts alone."""
+    assert isinstance(plan.mechanism, NoisyCounts)
+    noise, options, unsure = plan.mechanism.noise, plan.size.options, []
+    half = noise.within(options, plan.confidence)
+    apart = noise.apart(options, plan.confidence)
+    for places in plan.size.places:
+        for at in places[won[places]].tolist():
+            if isinstance(plan.outcome, Quota):
+                sure = counts[at] - half > plan.outcome.bar(plan.size.voters)
+            else:
+                ahead = places[counts[at] - counts[places] <= apart]
+                sure = plan.outcome.surely(at, ahead[ahead != at].tolist())
+            if not sure:
+                unsure.append(at)
+    return unsure
+
+
+def _sealed(ballots: PollBallots, plan: PollPlan) -> Sealed:
+    """Return the true counts, who wins by them, and which options a tie-break decides on."""
+    names, counts = np.array(ballots.options, object), ballots.tally.counts
+    winners, ties = list[str](), list[str]()
+    for at in plan.size.places:
+        won = plan.outcome.winners(counts[at], ballots.voters)
+        winners += names[at[won]].tolist()
+        if isinstance(plan.outcome, Seats) and counts[at[won]].min() == counts[at[~won]].max():
+            ties += names[at[counts[at] == counts[at[won]].min()]].tolist()
+    return Sealed(counts=counts, winners=tuple(winners), ties=tuple(ties), emptied=ballots.emptied)
 
 
 def _share(plan: PollPlan, option: str, count: int) -> Share:
@@ -343,6 +402,10 @@ class PollResult(Shown):
     ----------
     winners
         By name: from the largest count down where counts were released, else in the poll's order.
+        Question by question, where there are several; so is all that follows.
+    uncertain
+        Winners that may have lost without noise: all if noise picks them, else by the noisy counts
+        that were drawn, published or not. Bits, and winners drawn one by one, tell of none.
     shares
         From the largest count down; None unless asked for.
     calls
@@ -350,10 +413,14 @@ class PollResult(Shown):
     apart
         Counts further apart than this are in their true order, all at once; None without shares.
         The plan's gap, but with a quota, where that is how far from the bar they are.
-    options, plan
-        Names of the options; what was drawn, its price and what it is good for.
+    options, questions
+        Names of the options, and how many of them each question has; see :meth:`by_question`.
+    plan
+        What was drawn, its price and what it is good for.
     title, notes
         What the poll is called, and how its ballots were read.
+    roll
+        The column that names who voted; None without.
     simulated
         True if a seed was given: then nobody is protected.
     people, ledger, budget
@@ -361,17 +428,21 @@ class PollResult(Shown):
     new
         Whether nothing was charged to these people before.
     sealed
-        For the owner's eyes: the true ``counts`` and ``winners``, and how many ballots were
-        ``emptied``. Epsilon and delta do not cover them; never saved, printed or pickled.
+        For the owner's eyes: the true ``counts`` and ``winners``, the ``ties`` for a last seat, and
+        how many ballots were ``emptied``. Epsilon and delta do not cover them; never saved, printed
+        or pickled.
     """
 
     winners: tuple[str, ...]
+    uncertain: tuple[str, ...]
     shares: tuple[Share, ...] | None
     calls: tuple[Call, ...]
     apart: int | None
     options: tuple[str, ...]
+    questions: Mapping[str, int]
     plan: PollPlan = field(repr=False)
     title: str
+    roll: str | None
     notes: tuple[str, ...]
     simulated: bool
     people: str | None = None
@@ -380,21 +451,32 @@ class PollResult(Shown):
     new: bool = False
     sealed: Sealed = field(repr=False)
 
-    @property
-    def uncertain(self) -> tuple[str, ...]:
-        """Winners that may have lost without noise: all if noise picks them, else by the shares."""
-        shares, apart = self.shares, self.apart
-        if shares is None or apart is None:
-            return self.winners if self.plan.chance is not None else ()
-        place = {option: at for at, option in enumerate(self.options)}
-        won = set(self.winners)
-        unsure = []
-        for one in (share for share in shares if share.option in won and share.call != "above"):
-            close = (two for two in shares if one.count - two.count <= apart and two is not one)
-            ahead = [place[two.option] for two in close]
-            if not self.plan.outcome.surely(place[one.option], ahead):
-                unsure.append(one.option)
-        return tuple(unsure)
+    def by_question(self) -> Iterator[tuple[str, PollResult]]:
+        """Yield each question with what was released on it, a result with its own options.
+
+        A poll of one question yields itself, under "".
+        """
+        if not self.questions:
+            yield "", self
+            return
+        for question, places in zip(self.questions, self.plan.size.places, strict=True):
+            own = {self.options[at]: self.options[at][len(question) + 2 :] for at in places}
+            shares = [
+                replace(s, option=own[s.option]) for s in self.shares or () if s.option in own
+            ]
+            calls = [call for call in self.calls if call.above in own]
+            yield (
+                question,
+                replace(
+                    self,
+                    questions={},
+                    options=tuple(own.values()),
+                    winners=tuple(own[name] for name in self.winners if name in own),
+                    uncertain=tuple(own[name] for name in self.uncertain if name in own),
+                    shares=None if self.shares is None else tuple(shares),
+                    calls=tuple(replace(c, above=own[c.above], below=own[c.below]) for c in calls),
+                ),
+            )
 
     @property
     def epsilon(self) -> float:
@@ -430,14 +512,14 @@ class PollResult(Shown):
             **written(FORMAT),
             "title": self.title,
             "outcome": plan.outcome.describe(),
-            "winners": list(self.winners),
+            **self._won(),
             "voters": self.voters,
-            "options": list(self.options),
+            "roll": self.roll,
             "most": plan.size.most,
             "each": plan.size.each,
             "epsilon": self.epsilon,
             "delta": self.delta,
-            "neighbours": "one person's ballot replaced by any other; the number of voters public",
+            "neighbours": f"{self._unit()} replaced by any other; the number of voters public",
             **plan.mechanism.facts(),
             "reason": plan.reason,
             "confidence": plan.confidence,
@@ -450,11 +532,33 @@ class PollResult(Shown):
             "drawn": [self.drawn],
             "notes": list(self.notes),
         }
+        if self.questions:
+            made["questions"] = {name: part._won() for name, part in self.by_question()}
         if self.shares is not None:
             made["interval"], made["apart"] = plan.interval, self.apart
+        return {**made, "digest": digest_of_facts(made)}
+
+    def _won(self) -> dict[str, Any]:
+        """Return who won, of whom, as plain values."""
+        made: dict[str, Any] = {
+            "winners": list(self.winners),
+            "uncertain": list(self.uncertain) if self.judged else None,
+            "options": list(self.options),
+        }
+        if self.shares is not None:
             made["shares"] = [vars(share) for share in self.shares]
             made["calls"] = [vars(call) for call in self.calls]
-        return {**made, "digest": digest_of_facts(made)}
+        return made
+
+    def _unit(self) -> str:
+        """Return what is protected: a person's ballot only where somebody says whose each is."""
+        whose = "one ballot" if self.roll is None else "one person's ballot"
+        return whose + ", on all questions together," * bool(self.questions)
+
+    @property
+    def judged(self) -> bool:
+        """Whether what was drawn tells which winners are uncertain."""
+        return isinstance(self.plan.mechanism, NoisyCounts) or self.plan.chance is not None
 
     def json(self) -> str:
         """Return the facts as a file holds them."""
@@ -470,13 +574,21 @@ class PollResult(Shown):
         unsure = self.uncertain
         return [f"{one} ({UNCERTAIN})" if one in unsure else one for one in self.winners]
 
+    def _winners(self) -> str:
+        """Return the winners in one line, question by question."""
+        return "; ".join(
+            f"{question}: " * bool(question) + (", ".join(part.named()) or "none")
+            for question, part in self.by_question()
+        )
+
     def brief(self) -> dict[str, str]:
         """Return the outcome in a few words each, by what they are about."""
         plan = self.plan
         return {
-            "winners": ", ".join(self.named()) or "none",
+            "winners": self._winners(),
             "rule": plan.outcome.describe(),
-            "electorate": f"{self.voters:,} voters, {len(self.options):,} options",
+            "electorate": f"{self.voters:,} voters, {len(self.options):,} options"
+            + f" on {len(self.questions)} questions" * bool(self.questions),
             "epsilon, delta": f"{rounded_up(self.epsilon)}, {rounded_up(self.delta)}",
             "mechanism": f"{plan.mechanism.facts()['mechanism']}: {plan.reason}",
             "decides": self.decides(),
@@ -520,10 +632,10 @@ class PollResult(Shown):
             digits = 2 if self.epsilon < 4 else 0 if self.epsilon < 14 else None
             times = rounded_up(math.exp(self.epsilon), 3, places=digits)
         lines = [
-            f"What is published here is {promise}-differentially private: if any one person's "
-            f"ballot were replaced by any other, no outcome would become more than {times} times "
-            f"as likely, plus {rounded_up(self.delta)}. The number of voters, {self.voters:,}, "
-            "and the options are public.",
+            f"What is published here is {promise}-differentially private: if any {self._unit()} "
+            f"were replaced by any other, no outcome would become more than {times} times as "
+            f"likely, plus {rounded_up(self.delta)}. The number of voters, {self.voters:,}, and "
+            "the options are public.",
             f"Winners: {self.plan.outcome.describe()}, by noisy counting. {self._wrong()}",
         ]
         if self.shares is not None:
@@ -538,7 +650,16 @@ class PollResult(Shown):
         return "\n".join(lines)
 
     def _wrong(self) -> str:
-        return f"Noise can change the outcome of a close race. This poll decides {self.decides()}."
+        marks = "Winners that may have lost without the noise are marked uncertain."
+        if not self.judged:
+            marks = (
+                "Whether a race was close, a tie, or without any approval is not told; noisy "
+                "shares tell."
+            )
+        return (
+            f"Noise can change the outcome of a close race. This poll decides {self.decides()}. "
+            f"{marks}"
+        )
 
     def _counted(self) -> str:
         if self.people is None:

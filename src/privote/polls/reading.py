@@ -1,6 +1,7 @@
-"""Reading a poll: a table as spreadsheets export it or a data frame, or an archive's file.
+"""Reading a poll: a table as spreadsheets and forms export it, or an archive's file.
 
-A table has a row a ballot, and a column an option or one column that lists what it approves.
+A table has a row a ballot, and a column an option or columns that list what a ballot approves. What
+the options are is public: the header says it, or an argument. No cell of a ballot does.
 
 PrefLib: ``.cat`` (categories) and ``.soc``, ``.soi``, ``.toc``, ``.toi`` (orders). "13: {1,2},{3}"
 is thirteen voters, not a weight. A ballot approves what stands in its first category, or in its
@@ -13,9 +14,10 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,32 +26,54 @@ import numpy as np
 from ..errors import BallotError, InputError, UnavailableError, shown, whole
 from ..files import check_file
 from ..votes.cells import ODD, YesNo, name_of
+from ..votes.names import folded
 from ..votes.tables import (
-    CSVFile,
+    TABLES,
     Sheet,
     as_csv,
     cells,
     columns_in_words,
     delimiter_of,
+    is_records,
     lines,
     open_table,
 )
 from .ballots import BallotRule, Block, PollBallots, Row, counted, gathered, integer
 
-_TABLES = (".csv", ".tsv", ".txt", ".tab")
-_VOTER = ("voter", "voter_id", "voterid", "voter id", "id", "email", "e-mail", "name")
+# Heads of columns that name voters, as letters and digits only, the surest first; the last names
+# responses. Google, Microsoft, LimeSurvey, SurveyMonkey, Qualtrics and Typeform export them.
+_VOTERS = re.compile(
+    r"((?:your|work|voter|respondent|recipient|participant|member|user)?(?:email|emailaddress))"
+    r"|((?:user|login)(?:name|id)?|token|accesscode|(?:member|student|employee)(?:id|no|number)|"
+    r"(?:voter|respondent|participant|person)s?(?:id|name|no|number|code|token)?)"
+    r"|(id)|((?:full|your)?name)|((?:response|submission|entry|record)(?:id|no|number)|#)"
+)
+_ID, _RESPONSE = 3, 5
+# Heads of what else such exports have. Others may be options: what stands below tells.
+_EXPORT = re.compile(
+    r"(?:time|date)stamp|(?:date|time)(?:submitted|started|completed|lastaction)|submittedat|"
+    r"(?:start|end|completion|submit|submission|stage|recorded|created|(?:last)?modified)"
+    r"(?:date|time)(?:utc)?|lastpage|(?:start|user)language|ipaddr(?:ess)?|(?:collector|network)id|"
+    r"(?:recipient)?(?:first|last)name|durationinseconds|distributionchannel|"
+    r"location(?:latitude|longitude)|external(?:data)?reference|customdata\d*"
+)
+_NOBODY = ("", "anonymous")  # which Microsoft's forms call everybody without an account
+_WEIGHT = re.compile(r"(?:vote|voter)?weights?|wt|weighting")
 _ONE = ("option", "choice", "candidate", "project", "approval")  # heads of what is no option
 _SEPARATORS = ";|,/\n"  # between the options of a list
-_LISTED = "if one column lists the approved options, as form services export it"
-_WHOLE = {"": 0, **{str(points): points for points in range(256)}}
+_QUOTED = "\"' \t"  # may stand around an option
+_LISTED = "if a column lists the approved options, as form services export it"
+_WHOLE: dict[str | None, int] = {"": 0, **{str(points): points for points in range(256)}}
 PREFLIB = (".cat", ".soc", ".soi", ".toc", ".toi")
 _NAME = re.compile(r"ALTERNATIVE NAME (\d+)")
 _GROUP = re.compile(r"\{([\d\s,]*)\}|(\d+)")
 _GROUPS = re.compile(r"(?:\{[\d\s,]*\}|\d+)(?:\s*,\s*(?:\{[\d\s,]*\}|\d+))*")
-_SECTIONS = ("META", "PROJECTS", "VOTES")
+# Sections of a Pabulib file, and the columns that each must have.
+_SECTIONS = {"META": ("key",), "PROJECTS": ("project_id",), "VOTES": ("voter_id", "vote")}
 # Digits enough for any money, and no exponent that makes a number of a million digits.
 _AMOUNT = re.compile(r"[+-]?\d{0,30}(\.\d{0,30})?([eE][+-]?\d{1,2})?(/\d{1,30})?")
 _TYPES = ("approval", "choose-1", "cumulative", "scoring", "ordinal")
+Options = Sequence[str] | Mapping[str, Sequence[str]] | None
 
 
 def read(
@@ -59,9 +83,10 @@ def read(
     each: int | None = None,
     top: int | None = None,
     invalid: str = "error",
-    options: Sequence[str] | None = None,
+    duplicates: str | None = None,
+    options: Options = None,
     voter: str | None = None,
-    column: str | None = None,
+    column: str | Sequence[str] | None = None,
     encoding: str | None = None,
 ) -> PollBallots:
     """Read the ballots of a poll.
@@ -69,27 +94,31 @@ def read(
     Parameters
     ----------
     source
-        A path: ``.csv``, ``.tsv`` or ``.txt`` (a spreadsheet's export), PrefLib's ``.cat``,
-        ``.soc``, ``.soi``, ``.toc`` and ``.toi``, Pabulib's ``.pb``; or a data frame, a mapping of
-        columns or a list of records.
+        A path: ``.csv``, ``.tsv``, ``.txt`` or ``.parquet`` (a spreadsheet's export), PrefLib's
+        ``.cat``, ``.soc``, ``.soi``, ``.toc`` and ``.toi``, Pabulib's ``.pb``; or a data frame, a
+        mapping of columns or a list of records.
     most, each
         The poll's rule. ``most``: the largest number of approvals on a ballot, or of points in
-        total; default: no limit, or that of a Pabulib file. ``each``: the largest number of points
-        for one option; ``each=1`` counts any points as an approval. The rule is never taken from
-        the ballots.
+        total, on each question; default: no limit, or that of a Pabulib file. ``each``: the largest
+        number of points for one option; ``each=1`` counts any points as an approval. The rule is
+        never taken from the ballots.
     top
         For rankings and categories: how many of the first places (or categories) count as approved;
         default 1.
     invalid
         What to do with a ballot that breaks the rule: ``"error"`` (stop) or ``"empty"`` (count it
         as empty).
+    duplicates
+        Which row counts where a voter is named twice: ``"first"`` or ``"last"``; default: stop.
     options
-        For a table: the columns that are options; default: all but the voter's. Required with
-        ``column``: an option that only one ballot names would reveal that ballot.
+        For a table: the columns that are options; default: all but those that form services add.
+        Required with ``column`` and for a list of records: an option that only one ballot names
+        would reveal that ballot. With several columns one list for all, or a list for each.
     voter
-        For a table: the column that names the voters; default: one called "voter", "id" or similar.
+        For a table: the column that names the voters; default: one called "voter", "Email Address",
+        "Username", "Token", "ID" or similar. A list of records has none unless it is named.
     column
-        For a table: the one column that lists the approved options.
+        For a table: the column that lists the approved options; several are several questions.
     encoding
         Text encoding of the file, e.g. cp1252; default: UTF-8, or as the file declares.
     """
@@ -98,24 +127,28 @@ def read(
     table = {"options": options, "voter": voter, "column": column}
     if isinstance(source, PollBallots):
         given = {"most": most, "each": each, "top": top, **table, "encoding": encoding}
-        _refuse(given, "applies to a file, not to ballots already read")
+        _refuse({**given, "duplicates": duplicates}, "applies to a file, not to ballots")
         return source
-    rule = BallotRule(most=most, each=1 if each is None else each, invalid=invalid)
-    if not isinstance(source, str | os.PathLike):
-        _refuse({"top": top, "encoding": encoding}, "applies to a file, not to a data frame")
-        return _read_table(open_table(source, "source"), rule, options, voter, column)
-    path = check_file(source, "source")
-    ending = path.suffix.casefold()
+    points = 1 if each is None else each
+    rule = BallotRule(most=most, each=points, invalid=invalid, duplicates=duplicates)
+    ending = ""
+    if isinstance(source, str | os.PathLike):
+        path = check_file(source, "source")
+        ending = path.suffix.casefold()
     if ending in (*PREFLIB, ".pb"):  # such a file says these things itself
         _refuse(table, f"applies to a table, not to a {ending} file")
         if ending == ".pb":
             return read_pabulib(path, rule, each, top, encoding)
+        _refuse({"duplicates": duplicates}, "needs a file that names the voters")
         return read_preflib(path, rule, top, encoding)
     _refuse({"top": top}, "applies to rankings and categories, not to a table")
-    if ending not in _TABLES:
-        known = ", ".join((*_TABLES, *PREFLIB, ".pb"))
+    if ending and ending not in TABLES:
+        known = ", ".join((*TABLES, *PREFLIB, ".pb"))
         raise InputError(f"{path.name!r} must end in one of {known}{as_csv(path.name)}")
-    return _read_table(CSVFile(path, encoding=encoding, ballots=True), rule, options, voter, column)
+    if ending in ("", ".parquet"):
+        _refuse({"encoding": encoding}, "applies to a text file")
+    reading = {"encoding": encoding, "ballots": True}
+    return _read_table(source, rule, options, voter, column, reading)
 
 
 def _refuse(given: dict[str, Any], rule: str) -> None:
@@ -129,36 +162,73 @@ def _refuse(given: dict[str, Any], rule: str) -> None:
 
 
 def _read_table(
-    table: Sheet,
+    source: Any,
     rule: BallotRule,
-    options: Sequence[str] | None,
+    options: Options,
     voter: str | None,
-    column: str | None,
+    column: str | Sequence[str] | None,
+    reading: dict[str, Any],
 ) -> PollBallots:
+    questions = [column] if isinstance(column, str) else list(column or ())
+    named = _named_options(options, questions)
+    if not named and is_records(source):
+        raise InputError(
+            "options", "must be given for a list of records: which keys its ballots have is private"
+        )
+    columns = questions or named.get("", [])
+    keys = columns if voter is None else [voter, *columns]
+    table = open_table(source, "source", columns=keys, **reading)
+    who, roll = _voter_column(table, voter, columns)
+    if who is None:
+        _refuse({"duplicates": rule.duplicates}, "needs a column that names the voters")
+    weights = [h for h in table.header if _WEIGHT.fullmatch(_letters(h)) and h not in columns]
+    if weights:
+        raise BallotError(
+            f"the column {weights[0]!r} would give ballots a weight, and in a poll each counts "
+            "once: remove it from the table"
+        )
+    note = "An empty cell counts as no; an empty ballot approves nothing."
+    if not questions:
+        places, skipped = _option_columns(table, who, columns)
+        names = [table.header[place] for place in places]
+        notes = (note, f"Not counted as options: {skipped}.") if skipped else (note,)
+        blocks = partial(_marked, table, who, places, rule)
+        return counted(names, blocks, rule, roll, notes=notes)
+    several = len(questions) > 1
+    if rule.each != 1:
+        raise InputError("each", "must be 1: lists of options have no points", rule.each)
+    names = [f"{one}: {name}" if several else name for one in questions for name in named[one]]
+    sizes = {one: len(named[one]) for one in questions} if several else {}
+    places = [_place(table, one, "column") for one in questions]
+    blocks = partial(_lists, table, who, places, [named[one] for one in questions])
+    return counted(names, blocks, rule, roll, questions=sizes, notes=(note,))
+
+
+def _named_options(options: Options, questions: list[str]) -> dict[str, list[str]]:
+    """Return the options of each question, or of "" where columns are options; empty without."""
     if isinstance(options, str):
         raise InputError("options", "must be a list of names, not one text", options)
-    who = _named_voter(table) if voter is None else _place(table, voter, "voter")
-    if column is None:
-        places = _option_columns(table, who, options)
-        names = [table.header[place] for place in places]
-        blocks = _marked(table, who, places, rule)
-    else:
-        if options is None:
-            raise InputError(
-                "options",
-                "must be named with `column`: an option that only one ballot names would reveal "
-                "that ballot",
-            )
-        names = list(options)
-        rows = _lists(table, who, _place(table, column, "column"), names)
-        blocks = gathered(rows, len(names))
-    note = (
-        "No column names the voters, so double votes are not detected."
-        if who is None
-        else "No voter is named twice."
-    )
-    missing = "An empty cell counts as no; an empty ballot approves nothing."
-    return counted(names, blocks, rule, notes=(note, missing))
+    if len(set(questions)) < len(questions):
+        raise InputError("column", "must name a column once", questions)
+    if options is None and questions:
+        raise InputError(
+            "options",
+            "must be named with `column`: an option that only one ballot names would reveal that "
+            "ballot",
+        )
+    if not isinstance(options, Mapping):
+        options = {} if options is None else dict.fromkeys(questions or [""], options)
+    elif set(options) != set(questions):
+        raise InputError("options", "must have a list for every `column`, and for no other")
+    named = {one: [name_of(name) for name in names] for one, names in options.items()}
+    if not all(names and all(names) for names in named.values()):
+        raise InputError("options", "must be names")
+    return named
+
+
+def _letters(head: str) -> str:
+    """Return a head as the patterns above have it."""
+    return "".join(filter(str.isalnum, folded(head))) or head.strip()
 
 
 def _place(table: Sheet, name: str, argument: str) -> int:
@@ -170,30 +240,48 @@ def _place(table: Sheet, name: str, argument: str) -> int:
     return table.header.index(name)
 
 
-def _named_voter(table: Sheet) -> int | None:
-    """Return the first column that is called like one that names voters."""
-    return next((at for at, name in enumerate(table.header) if name.casefold() in _VOTER), None)
+def _voter_column(
+    table: Sheet, voter: str | None, taken: list[str]
+) -> tuple[int | None, str | None]:
+    """Return where voters are named, and the head of that column unless it numbers responses."""
+    if voter is not None:
+        at = _place(table, voter, "voter")
+        kind = _VOTERS.fullmatch(_letters(voter))
+        return at, None if kind and kind.lastindex == _RESPONSE else voter
+    kinds = {head: _VOTERS.fullmatch(_letters(head)) for head in table.header if head not in taken}
+    ranks = {head: kind.lastindex or 0 for head, kind in kinds.items() if kind}
+    if not ranks:
+        return None, None
+    best = min(ranks, key=ranks.__getitem__)
+    # Beside times an "ID" is a form's own, which numbers responses.
+    form = any(_EXPORT.fullmatch(_letters(head)) for head in table.header)
+    responses = ranks[best] == _RESPONSE or (form and ranks[best] == _ID)
+    return table.header.index(best), None if responses else best
 
 
-def _option_columns(table: Sheet, voter: int | None, wanted: Sequence[str] | None) -> list[int]:
-    if wanted is not None:
-        return [_place(table, name, "options") for name in wanted]
-    places = [place for place in range(len(table.header)) if place != voter]
+def _option_columns(table: Sheet, voter: int | None, wanted: list[str]) -> tuple[list[int], str]:
+    """Return where the options stand, and which columns that form services add are left out."""
+    if wanted:
+        return [_place(table, name, "options") for name in wanted], ""
+    heads = dict(enumerate(table.header))
+    known = {at: _letters(head) for at, head in heads.items() if at != voter}
+    added = [at for at, k in known.items() if _EXPORT.fullmatch(k) or _VOTERS.fullmatch(k)]
+    places = [place for place in known if place not in added]
     # Of a row an approval, such as voter, option, points, its heads would be taken for options.
-    if len(places) < 2 or table.header[places[0]].casefold() in _ONE:
+    if len(places) < 2 or heads[places[0]].casefold() in _ONE:
         raise BallotError("column", f"must be given, with the `options`, {_LISTED}")
     for place in places:
-        if not table.header[place]:
+        if not heads[place]:
             raise InputError(
                 f"line 1: column {place + 1} has no name; name it, or list the `options`"
             )
     says = YesNo()
-    if all(says[table.header[place]] != ODD for place in places[1:]):
+    if all(says[heads[place]] != ODD for place in places[1:]):
         raise InputError(
             "line 1: must be a header with the options' names, not a ballot; e.g. voter,Ada,Bo "
             "followed by ann,1,0. The column `voter` is optional"
         )
-    return places
+    return places, ", ".join(repr(heads[at]) for at in added)
 
 
 def _marked(
@@ -207,7 +295,7 @@ def _marked(
             marks[:, at] = (
                 says.read(columns[place])
                 if rule.each == 1
-                else [_WHOLE.get(name_of(cell), ODD) for cell in columns[place]]
+                else [_WHOLE.get(_text(cell), ODD) for cell in columns[place]]
             )
         odd = np.argwhere(marks == ODD)
         if len(odd):
@@ -227,36 +315,74 @@ def _voters(
 ) -> Sequence[str | None]:
     if voter is None:
         return [None] * len(rows)
-    names = [name_of(cell) for cell in columns[voter]]
-    if "" in names:
-        raise BallotError(f"{table.unit} {rows[names.index('')]}: the voter has no name")
+    names = [folded(_text(cell) or "") for cell in columns[voter]]
+    for row, name in zip(rows, names, strict=True):
+        if name in _NOBODY:
+            raise BallotError(
+                f"{table.unit} {row}: the voter must have a name, a text or an integer below 2^53; "
+                "give another column as `voter` if this one does not name people"
+            )
     return names
 
 
-def _lists(table: Sheet, voter: int | None, column: int, options: list[str]) -> Iterator[Row]:
-    """Yield ballots whose options one column lists."""
-    at = {name: place for place, name in enumerate(options)}
-    for rows, columns in table.blocks():
-        names = _voters(table, columns, voter, rows)
-        for row, name, cell in zip(rows, names, columns[column], strict=True):
-            listed = _listed(name_of(cell), at)
-            if listed is None:
-                raise BallotError(
-                    f"{table.unit} {row}: the ballot names something that is not among the "
-                    "`options`",
-                    sealed=f"the cell is {cell!r}",
-                )
-            yield Row(row, name, 1, [(option, 1) for option in listed])
+def _text(cell: Any) -> str | None:
+    """Return what stands in a cell; None where that is no name: a list, a bool, a huge number."""
+    try:
+        return name_of(cell)
+    except (TypeError, InputError):
+        return None
 
 
-def _listed(cell: str, at: dict[str, int]) -> list[int] | None:
+def _lists(
+    table: Sheet, voter: int | None, places: list[int], options: list[list[str]]
+) -> Iterator[Block]:
+    """Yield ballots whose options stand in a column, or in one for each question."""
+    starts = np.cumsum([0, *map(len, options)]).tolist()
+    known = [
+        {folded(name.strip(_QUOTED)): start + at for at, name in enumerate(names)}
+        for start, names in zip(starts, options, strict=False)
+    ]
+    if sum(map(len, known)) < starts[-1]:
+        raise InputError("options", "must differ in more than spaces and case")
+
+    def ballots() -> Iterator[Row]:
+        for rows, columns in table.blocks():
+            voters = _voters(table, columns, voter, rows)
+            for row, name, *ballot in zip(
+                rows, voters, *(columns[at] for at in places), strict=True
+            ):
+                listed = [_listed(cell, here) for cell, here in zip(ballot, known, strict=True)]
+                if None in listed:
+                    raise BallotError(
+                        f"{table.unit} {row}: the ballot names something that is not among the "
+                        "`options`",
+                        sealed=f"the cell is {shown(ballot[listed.index(None)])}",
+                    )
+                yield Row(row, name, 1, [(option, 1) for part in listed for option in part or ()])
+
+    return gathered(ballots(), starts[-1])
+
+
+def _listed(cell: Any, at: dict[str, int]) -> list[int] | None:
     """Return the options of a list, by whichever separator leaves only options; None without."""
-    if not cell or cell in at:
-        return [at[cell]] if cell else []
-    for mark in _SEPARATORS:
-        found = [at.get(part.strip(), -1) for part in cell.split(mark) if part.strip()]
-        if -1 not in found:
-            return found
+    text = _text(cell)
+    if text is None:
+        several = isinstance(cell, Sequence | Set | np.ndarray)
+        found = [at.get(folded(_text(part) or ""), -1) for part in cell] if several else [-1]
+        return None if -1 in found else found
+    for mark in ("", *(mark for mark in _SEPARATORS if mark in text)):
+        parts = text.split(mark) if mark else [text]
+        # Options from each part on: an option may hold the mark, and the longest counts.
+        rest: dict[int, list[int]] = {len(parts): []}
+        longest = 1 + max(name.count(mark) for name in at) if mark else 1
+        for start in reversed(range(len(parts))):
+            for end in range(min(start + longest, len(parts)), start, -1):
+                name = folded(mark.join(parts[start:end]).strip(_QUOTED))
+                if end in rest and (name in at or not name):
+                    rest[start] = [at[name], *rest[end]] if name else rest[end]
+                    break
+        if 0 in rest:
+            return rest[0]
     return None
 
 
@@ -277,10 +403,9 @@ def read_preflib(
         raise InputError("each", "must be 1: PrefLib's ballots have no points", rule.each)
     if rule.most is None and kind in ("soc", "soi"):
         rule = replace(rule, most=min(places, len(names)))  # by the reading, on any ballot
-    rows = _preflib_rows(path, encoding, len(names), places)
     found = counted(
         names,
-        gathered(rows, len(names)),
+        lambda: gathered(_preflib_rows(path, encoding, len(names), places), len(names)),
         rule,
         meta=meta,
         notes=(
@@ -364,29 +489,46 @@ def read_pabulib(
 
     ``each`` is what was asked for: None takes points as the file's rule has them.
     """
-    file = _Pabulib.of(path, encoding)
-    kind = file.meta.get("vote_type", "")
+    meta, listed = dict[str, str](), list[tuple[int, dict[str, str]]]()
+    for section, line, row in _pabulib_rows(path, encoding):
+        if section == "VOTES":
+            break
+        if section == "META":
+            meta[row["key"]] = row.get("value", "").strip()
+        elif section == "PROJECTS":
+            listed.append((line, row))
+    kind = meta.get("vote_type", "")
     if kind not in _TYPES:
         raise UnavailableError("vote_type", f"must be one of {', '.join(_TYPES)}", kind)
-    rule, note = _pabulib_rule(file, kind, rule, each, top)
-    known = {project: place for place, project in enumerate(file.projects)}
-    places = rule.most if kind == "ordinal" else None
+    ids = [row["project_id"] for _, row in listed]
+    known = {project: place for place, project in enumerate(ids)}
+    if len(known) < len(ids):
+        raise InputError(f"the project {shown(Counter(ids).most_common(1)[0][0])} is listed twice")
+    rule, note = _pabulib_rule(meta, len(ids), kind, rule, each, top)
 
-    rows = (
-        _pabulib_ballot(line, record, known, rule, places, kind)
-        for line, record in file.section("VOTES")
-    )
+    def blocks() -> Iterator[Block]:
+        rows = (
+            _pabulib_ballot(line, row, known, rule, kind)
+            for section, line, row in _pabulib_rows(path, encoding)
+            if section == "VOTES"
+        )
+        return gathered(rows, len(known))
+
+    costs = [_amount(row.get("cost"), f"line {line}: cost") for line, row in listed]
+    names = [row.get("name", "").strip() or row["project_id"] for _, row in listed]
     found = counted(
-        file.names,
-        gathered(rows, len(known)),
+        _told_apart(names, ids),
+        blocks,
         rule,
-        meta=file.meta,
-        costs=file.costs,
-        money=_amount(file.meta.get("budget"), "budget"),
-        notes=(note, "No voter is named twice."),
+        "voter_id",
+        meta=meta,
+        costs=None if None in costs else tuple(cost for cost in costs if cost is not None),
+        money=_amount(meta.get("budget"), "budget"),
+        notes=(note,),
     )
-    for key, value in (("num_votes", found.voters), ("num_projects", len(file.projects))):
-        said = file.meta.get(key, "")
+    votes = found.voters + found.repeated
+    for key, value in (("num_votes", votes), ("num_projects", len(ids))):
+        said = meta.get(key, "")
         number = integer(said, key) if said.isdecimal() else value
         if number != value:
             raise BallotError(f"the file declares {key} {number} but has {value}")
@@ -394,14 +536,22 @@ def read_pabulib(
 
 
 def _pabulib_rule(
-    file: _Pabulib, kind: str, rule: BallotRule, each: int | None, top: int | None
+    meta: Mapping[str, str],
+    options: int,
+    kind: str,
+    rule: BallotRule,
+    each: int | None,
+    top: int | None,
 ) -> tuple[BallotRule, str]:
     """Return the poll's rule as the file's own settings have it, where none was given."""
-    options = len(file.projects)
+
+    def number(key: str) -> int | None:
+        return integer(meta[key], key, 1) if meta.get(key) else None
+
     if kind in ("cumulative", "scoring"):
-        total = file.number("max_sum_points")
+        total = number("max_sum_points")
         if each is None:
-            highest = file.number("max_points") or total
+            highest = number("max_points") or total
             if highest is None:
                 raise InputError("each", "must be given: the file has no max_points")
             rule = replace(rule, each=highest, most=rule.most or total)
@@ -415,19 +565,14 @@ def _pabulib_rule(
     if kind == "ordinal":
         places = min(1 if top is None else whole("top", top), options)
         return replace(rule, most=places), f"A ballot approves its first {places} places."
-    longest = 1 if kind == "choose-1" else file.number("max_length")
+    longest = 1 if kind == "choose-1" else number("max_length")
     most = longest if rule.most is None else rule.most
     said = "without a limit" if most is None else f"at most {most}"
     return replace(rule, most=most), f"A ballot approves projects, {said}."
 
 
 def _pabulib_ballot(
-    line: int,
-    record: dict[str, str],
-    known: dict[str, int],
-    rule: BallotRule,
-    places: int | None,
-    kind: str,
+    line: int, record: dict[str, str], known: dict[str, int], rule: BallotRule, kind: str
 ) -> Row:
     named = [part.strip() for part in record["vote"].split(",") if part.strip()]
     options = [known.get(project, -1) for project in named]
@@ -446,79 +591,40 @@ def _pabulib_ballot(
         points = [integer(part, f"line {line}: points") for part in given]
         if rule.each == 1:
             points = [min(value, 1) for value in points]
-    return Row(line, record["voter_id"], 1, list(zip(options, points, strict=True))[:places])
+    places = rule.most if kind == "ordinal" else None
+    voter = folded(record["voter_id"])
+    return Row(line, voter, 1, list(zip(options, points, strict=True))[:places])
 
 
-@dataclass(frozen=True)
-class _Pabulib:
-    """A file whose first two sections are read."""
-
-    path: Path
-    encoding: str | None
-    delimiter: str
-    meta: dict[str, str]
-    projects: list[str]
-    names: list[str]
-    costs: tuple[Fraction, ...] | None
-
-    @classmethod
-    def of(cls, path: Path, encoding: str | None) -> _Pabulib:
-        text = lines(path, encoding)
-        first, second = next(text, "").strip(), next(text, "")
-        if first.strip(";,") != "META":
-            raise InputError("line 1: must be META in a Pabulib file")
-        bare = cls(path, encoding, delimiter_of(second), {}, [], [], None)
-        meta = {row["key"]: row.get("value", "").strip() for _, row in bare.section("META")}
-        listed = list(bare.section("PROJECTS"))
-        ids = [row["project_id"] for _, row in listed]
-        often, times = Counter(ids).most_common(1)[0] if ids else ("", 0)
-        if times > 1:
-            raise InputError(f"the project {shown(often)} is listed twice")
-        names = [row.get("name", "").strip() or row["project_id"] for _, row in listed]
-        costs = [_amount(row.get("cost"), f"line {line}: cost") for line, row in listed]
-        return cls(
-            path,
-            encoding,
-            bare.delimiter,
-            meta,
-            ids,
-            _told_apart(names, ids),
-            None if None in costs else tuple(cost for cost in costs if cost is not None),
-        )
-
-    def number(self, key: str) -> int | None:
-        """Return a whole number that the file says about itself."""
-        said = self.meta.get(key, "")
-        return integer(said, key, 1) if said else None
-
-    def section(self, wanted: str) -> Iterator[tuple[int, dict[str, str]]]:
-        """Yield the rows of a section by the names of its columns, with their lines."""
-        here = ""
-        header: list[str] = []
-        needed = {"META": ("key",), "PROJECTS": ("project_id",), "VOTES": ("voter_id", "vote")}
-        for line, record in cells(lines(self.path, self.encoding), self.delimiter):
-            if record[0].strip() in _SECTIONS and not any(cell.strip() for cell in record[1:]):
-                if here == wanted:
-                    return
-                here, header = record[0].strip(), []
-            elif here == wanted and not header:
-                header = [name.strip() for name in record]
-                for name in needed[wanted]:
-                    if name not in header:
-                        raise InputError(f"line {line}: {wanted} needs a column {name!r}")
-            elif here == wanted:
-                if len(record) > len(header):
-                    raise InputError(
-                        f"line {line}: has {len(record)} cells, and the header has {len(header)}"
-                    )
-                row = dict(zip(header, record, strict=False))
-                for name in needed[wanted]:
-                    if row.get(name) is None or (name != "vote" and not row[name].strip()):
-                        raise InputError(f"line {line}: has no {name}")
-                    row[name] = row[name].strip()
-                yield line, row
-        if here != wanted and not header:
-            raise InputError(f"a Pabulib file needs a section {wanted}")
+def _pabulib_rows(path: Path, encoding: str | None) -> Iterator[tuple[str, int, dict[str, str]]]:
+    """Yield the rows of a file by the names of their columns, each with its section and line."""
+    text = lines(path, encoding)
+    first, second = next(text, "").strip(), next(text, "")
+    if first.strip(";,") != "META":
+        raise InputError("line 1: must be META in a Pabulib file")
+    section, header = "", list[str]()
+    missing = dict(_SECTIONS)
+    for line, record in cells(lines(path, encoding), delimiter_of(second)):
+        if record[0].strip() in _SECTIONS and not any(cell.strip() for cell in record[1:]):
+            section, header = record[0].strip(), []
+        elif not header:
+            header = [name.strip() for name in record]
+            for name in missing.pop(section, ()):
+                if name not in header:
+                    raise InputError(f"line {line}: {section} needs a column {name!r}")
+        elif len(record) > len(header):
+            raise InputError(
+                f"line {line}: has {len(record)} cells, and the header has {len(header)}"
+            )
+        else:
+            row = dict(zip(header, record, strict=False))
+            for name in _SECTIONS.get(section, ()):
+                if row.get(name) is None or (name != "vote" and not row[name].strip()):
+                    raise InputError(f"line {line}: has no {name}")
+                row[name] = row[name].strip()
+            yield section, line, row
+    if missing:
+        raise InputError(f"a Pabulib file needs a section {min(missing)}")
 
 
 def _amount(text: Any, what: str) -> Fraction | None:

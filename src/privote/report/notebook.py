@@ -52,7 +52,8 @@ def _drawn(result: Any) -> str:
         axis = "share of the voters" if result.plan.size.each == 1 else "points per voter"
         return _bars(values, result.title, axis, spans)
     if isinstance(result, Plan):
-        return _bars(result.quality.items(), "Expected quality of the labels", "share")
+        scores = ((kind, quality["f1"]) for kind, quality in result.quality.items())
+        return _bars(scores, "Expected quality of the labels", "F1 by kind of voters")
     common = getattr(result, "shares_", None)  # of a model that is fitted
     if common is None:
         return ""

@@ -24,10 +24,13 @@ _CALLS = {"above": "above the quota", "below": "not above the quota"}
 
 def poll_page(result: PollResult) -> str:
     """Return the page to publish: nothing that was not paid for, and no true count."""
-    shares = result.shares
-    sections = [Section(heading="Winners", blocks=[_winners(result), _facts(result)])]
-    if shares is not None:
-        sections.append(Section(heading="Shares", blocks=_shares(result, shares)))
+    sections: list[Section] = []
+    for question, part in result.by_question():
+        lead = f"{question}: " if question else ""
+        facts = [] if sections else [_facts(result)]
+        sections.append(Section(heading=f"{lead}Winners", blocks=[_winners(part), *facts]))
+        if part.shares is not None:
+            sections.append(Section(heading=f"{lead}Shares", blocks=_shares(part, part.shares)))
     words = [line for line in result.statement().splitlines() if line not in ("", UNCOUNTED)]
     sections.append(
         Section(
@@ -46,8 +49,9 @@ def poll_page(result: PollResult) -> str:
         notices.append(UNCOUNTED)
     return render_page(
         title=result.title,
-        intro=f"{result.voters:,} people voted on {len(result.options):,} options. "
-        "Their ballots stay secret; noise was added before anything was written here.",
+        intro=f"{result.voters:,} {'ballots' if result.roll is None else 'people voted'} on "
+        f"{len(result.options):,} options. Ballots stay secret; noise was added before anything "
+        "was written here.",
         sections=sections,
         notices=notices,
         one_sheet=True,
@@ -113,6 +117,7 @@ def owner_view(result: PollResult) -> str:
                 heading="True counts",
                 blocks=[
                     TableBlock(caption="True and released.", rows=rows),
+                    f"Tied for the last seat: {', '.join(result.sealed.ties) or 'none'}.",
                     f"Ballots that broke the poll's rule and were counted as empty: {emptied}.",
                 ],
             )
@@ -138,7 +143,7 @@ def _winners(result: PollResult) -> TableBlock | str:
             {
                 **({"": place} if ranked else {}),
                 "option": name,
-                **({"seat": UNCERTAIN if name in unsure else "sure"} if ranked else {}),
+                **({"seat": UNCERTAIN if name in unsure else "sure"} if result.judged else {}),
             }
             for place, name in enumerate(result.winners, 1)
         ],

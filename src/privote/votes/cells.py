@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence, Set
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from ..errors import InputError
 
 #: What a cell is: a gap, yes or no, a number, a text, a day.
 Cell = None | bool | int | float | str | date
@@ -32,6 +34,7 @@ _WORDS = {
 # How people mark votes; in a feature these may mean anything.
 _TICKS = {1: ("x", "t", "\u2713", "\u2714"), 0: ("f",), -1: ("-", "none")}
 _NO_VALUE = ("na", "n/a", "nan", "null", "none", "nat", "<na>")  # in columns of numbers and days
+_TRUTH = {"true": 1, "false": 0}
 _MISSING_TYPES = ("NAType", "NaTType")  # pandas'; they equal nothing, not even themselves
 _NUMERAL = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)", re.ASCII | re.IGNORECASE)
 _TIMESTAMP = re.compile(
@@ -48,7 +51,8 @@ def canonical(cell: Any) -> Cell:
     """Return what a cell is, whatever type its column had; None for a gap.
 
     A gap is None, NaN, NaT, pandas' NA or an empty text. Whole floats below 2^53 become integers. A
-    moment becomes its day. A text stays a text, without the blanks around it.
+    moment becomes its day, one of a time zone that of Greenwich: Arrow writes a whole column in the
+    zone of its first cell. A text stays a text, without the blanks around it.
 
     Raises
     ------
@@ -72,7 +76,7 @@ def canonical(cell: Any) -> Cell:
             return None
         return int(cell) if abs(cell) < _EXACT and cell.is_integer() else cell
     if isinstance(cell, datetime):
-        return cell.date()
+        return (cell.astimezone(UTC) if cell.tzinfo else cell).date()
     if isinstance(cell, Mapping | Sequence | Set | np.ndarray):
         raise TypeError("a cell must hold one value")
     return cell if isinstance(cell, date) else str(cell)
@@ -90,6 +94,8 @@ def _is_several(cell: Any) -> bool:
 def number(cell: Any) -> float | None:
     """Return a cell as a number, None for a gap; ValueError if it is none."""
     cell = _valued(cell)
+    if isinstance(cell, str):
+        cell = _TRUTH.get(cell.casefold(), cell)
     if isinstance(cell, str) and not _NUMERAL.fullmatch(cell):
         raise ValueError("not a number")
     if cell is None:
@@ -134,8 +140,8 @@ def word(cell: Any) -> str | None:
     if isinstance(cell, str):
         text = cell.casefold()
         stamp = _TIMESTAMP.fullmatch(text)
-        if text in ("true", "false"):
-            return str(int(text == "true"))
+        if text in _TRUTH:
+            return str(_TRUTH[text])
         if not _NUMERAL.fullmatch(text):
             return stamp[1] if stamp else text
         cell = float(text)
@@ -190,8 +196,17 @@ class YesNo(dict[Any, int]):
 
 
 def name_of(cell: Any) -> str:
-    """Return a cell as a name, without blanks around it; "" if nothing stands there."""
+    """Return a cell as a name, without blanks around it; "" if nothing stands there.
+
+    Raises
+    ------
+    InputError
+        For a yes or no, which a type may have made of a number; and for a number from 2^53 on,
+        which one fraction in its column would round.
+    """
     cell = canonical(cell)
+    if isinstance(cell, bool) or (isinstance(cell, int | float) and abs(cell) >= _EXACT):
+        raise InputError("a name", "must be a text, or an integer below 2^53")
     return name_in(cell) if isinstance(cell, str) else "" if cell is None else str(cell)
 
 

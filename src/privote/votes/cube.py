@@ -14,6 +14,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -21,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BallotError, InputError, numbers, shown, whole
-from .cells import number
 from .names import Names
 
 MISSING = -1
@@ -402,20 +402,13 @@ def _array(name: str, values: Any) -> Any:
 
     None in a list, or in an array of objects, becomes NaN.
     """
-    if isinstance(values, np.ma.MaskedArray):
-        raise BallotError(name, "must not be masked; use -1 for a missing vote")
-    try:
-        if isinstance(values, StoredArray):
-            return values
+    if isinstance(values, StoredArray):
+        return values
+    with suppress(ValueError):  # of a ragged list
         array = np.asarray(values)
-        if array.dtype.kind == "O":
-            cells = (number(cell) for cell in array.ravel())
-            floats = (np.nan if cell is None else cell for cell in cells)
-            array = np.fromiter(floats, np.float64, array.size).reshape(array.shape)
-        return array
-    except (TypeError, ValueError):
-        rule = "must be one array of numbers, with rows of equal length"
-        raise BallotError(name, rule) from None
+        if array.dtype.kind != "O" and not isinstance(values, np.ma.MaskedArray):
+            return array
+    return numbers(name, values, BallotError)
 
 
 def block_queries(voters: int, labels: int) -> int:

@@ -14,8 +14,10 @@ from typing import Any
 from unicodedata import category, normalize
 
 import numpy as np
+import numpy.typing as npt
 
-from ..errors import BallotError
+from ..errors import BallotError, InputError, shown
+from .cells import name_of
 
 Listed = tuple[str, ...] | None
 _DIGITS = re.compile("([0-9]+)")
@@ -45,6 +47,29 @@ def folded(name: str) -> str:
     text = " ".join(text.casefold().split())
     numeral = _NUMERAL.fullmatch(text)
     return numeral[1] if numeral else text
+
+
+def identity(name: Any) -> str:
+    """Return what a record or a person is compared by: its name, folded; "" if it has none."""
+    try:
+        return folded(name_of(name))
+    except (InputError, TypeError):
+        return ""
+
+
+def identities(names: Any, argument: str, count: int | None = None) -> npt.NDArray[np.str_]:
+    """Return what each record, or the person it belongs to, is compared by; refuse nobody."""
+    if isinstance(names, str | bytes) or not np.iterable(names):
+        raise InputError(argument, f"must be a list of names, got one {type(names).__name__}")
+    listed = list(names)
+    if count not in (None, len(listed)):
+        raise InputError(argument, f"must name every record ({count}), got {len(listed)} names")
+    keys = [identity(name) for name in listed]
+    if "" in keys:
+        row = keys.index("")
+        rule = f"must be texts, or integers below 2^53, and row {row} is not"
+        raise InputError(argument, rule, sealed=f"it is {shown(listed[row])}")
+    return np.array(keys, np.str_)
 
 
 @dataclass(frozen=True, kw_only=True)

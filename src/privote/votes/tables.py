@@ -130,7 +130,12 @@ class RawTable(Sheet):
     def __init__(
         self, name: str, columns: Mapping[str, Cells], places: Ints, unit: str = "line"
     ) -> None:
-        self.name, self.columns, self.places, self.unit = name, columns, places, unit
+        # In a list, numpy's nanoseconds would be integers.
+        self.columns = {
+            head: cells.astype("M8[us]").astype(object) if cells.dtype.kind == "M" else cells
+            for head, cells in columns.items()
+        }
+        self.name, self.places, self.unit = name, places, unit
         self.header, self.size = tuple(columns), 8 * len(places) * len(columns)
 
     @property
@@ -174,7 +179,12 @@ class RawTable(Sheet):
 
 
 def open_table(
-    source: Any, what: str = "table", *, columns: Sequence[str] | None = None, **reading: Any
+    source: Any,
+    what: str = "table",
+    *,
+    columns: Iterable[str] | None = None,
+    public: bool = False,
+    **reading: Any,
 ) -> Sheet:
     """Open a table: a file, a data frame, a mapping of columns or a list of records.
 
@@ -187,6 +197,8 @@ def open_table(
         Which argument it is, for messages.
     columns
         The columns of a list of records. They must be named: which keys occur is private.
+    public
+        The rows are public: a list of records then has all columns that occur in it.
     reading
         For :class:`CSVFile`.
     """
@@ -202,13 +214,15 @@ def open_table(
     if is_frame(source):
         source = _frame_columns(source, what)
     elif is_records(source):
-        if columns is None:
+        if columns is None and not public:
             rule = (
                 "is a list of records, and its columns must be named: which keys occur is private"
             )
             raise InputError(what, rule)
-        records = [{name_of(key): cell for key, cell in record.items()} for record in source]
-        source = {name: [record.get(name) for record in records] for name in columns}
+        # Not by `name_of`, which refuses some: one record's key must change nothing.
+        records = [{name_in(str(key).strip()): record[key] for key in record} for record in source]
+        heads = dict.fromkeys(chain.from_iterable(records)) if columns is None else columns
+        source = {name: [record.get(name) for record in records] for name in heads}
     if not isinstance(source, Mapping):
         raise InputError(
             what,

@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 from tests.refusals import refused
 
 from privote.datasets.images import Images
-from privote.errors import InputError, MissingExtraError
+from privote.errors import MissingExtraError
 from privote.learning.direct import dpsgd
 from privote.learning.direct.linear import DPLinear
 from privote.learning.direct.noise import Noise, TrainingPlan, scheduled
@@ -40,12 +40,11 @@ def silent(monkeypatch):
     monkeypatch.setattr(Noise, "add", lambda _, total, deviation: total.astype(np.float64))
 
 
-@pytest.mark.parametrize("adaptive", [False, True])
 @pytest.mark.parametrize(("chunk", "people"), [(150, None), (1, 40), (64, 40)])
-def test_opacus_and_closed_form_give_the_same_linear_model(silent, adaptive, chunk, people):
+def test_opacus_and_closed_form_give_the_same_linear_model(silent, chunk, people):
     rows, truth = (X, Y) if people is None else (X[:90], Y[:90])
     groups = None if people is None else RNG.integers(0, people, 90)
-    same = {"steps": 12, "clip": 0.4, "learning_rate": 0.5, "adaptive": adaptive}
+    same = {"steps": 12, "clip": 0.4, "learning_rate": 0.5}
     closed = DPLinear(**same, normalise=False).fit(rows, truth, groups=groups)
     by_opacus = DPSGDClassifier(**same, sample_rate=1.0, network="linear", chunk=chunk)
     by_opacus.fit(rows, truth, groups=groups)
@@ -62,14 +61,11 @@ def test_each_record_is_clipped_over_all_its_labels():
     clipped.add(gradients(network, rows, truth), 20)  # the last 4 only fill the chunk
     ours = [total.clone() for total in clipped.sums]
     wanted = [torch.zeros_like(part) for part in ours]
-    below = 0.0
     for place in range(20):
         parts = gradients(network, rows[place : place + 1], truth[place : place + 1])
         norm = torch.sqrt(sum(part.pow(2).sum() for part in parts))
-        below += 0.5 if norm <= clip else -0.5
         for total, part in zip(wanted, parts, strict=True):
             total += part[0] * min(1.0, clip / norm)
-    assert clipped.below == below
     for one, two in zip(ours, wanted, strict=True):
         assert one.detach().numpy() == pytest.approx(two.detach().numpy(), abs=1e-5)
 
@@ -93,12 +89,8 @@ def test_no_bit_of_a_persons_mean_depends_on_where_chunks_end():
     assert all(torch.equal(seen[0], other) for other in seen)
 
 
-@pytest.mark.parametrize("adaptive", [False, True])
-@pytest.mark.parametrize("adjacency", ["replace", "add-remove"])
 @pytest.mark.parametrize("place", [0, 399])
-def test_one_record_moves_a_release_by_no_more_than_was_priced(
-    monkeypatch, adaptive, adjacency, place
-):
+def test_one_record_moves_a_release_by_no_more_than_was_priced(monkeypatch, place):
     def released(rows, labels):
         seen = []
 
@@ -108,35 +100,29 @@ def test_one_record_moves_a_release_by_no_more_than_was_priced(
 
         monkeypatch.setattr(Noise, "add", add)
         settings = {"network": "mlp", "hidden": 5, "clip": 0.3, "chunk": 64, "random_state": 0}
-        settings |= {"adaptive": adaptive, "adjacency": adjacency, "steps": 1, "sample_rate": 1.0}
+        settings |= {"steps": 1, "sample_rate": 1.0}
         return seen, DPSGDClassifier(**settings).fit(rows, labels).privacy_
 
     rows, labels = X[::-1].copy(), Y[::-1].copy()
     seen, privacy = released(rows, labels)
-    assert ("added or removed" in privacy.statement()) == (adjacency == "add-remove")
-    if adjacency == "replace":
-        rows[place], labels[place] = -50 * rows[place], 1 - np.maximum(labels[place], 0)
-        other, _ = released(rows, labels)
-    else:
-        other, _ = released(np.delete(rows, place, 0), np.delete(labels, place, 0))
-    assert len(seen) == 4 + adaptive
+    rows[place], labels[place] = -50 * rows[place], 1 - np.maximum(labels[place], 0)
+    other, _ = released(rows, labels)
+    assert len(seen) == 4
     distance = 0.0
     for (one, size), (two, other_size) in zip(seen, other, strict=True):
-        # The count's noise goes by the number of records, which is public.
-        assert size == pytest.approx(other_size, rel=0.01)
+        assert size == other_size
         distance += np.sum((one - two) ** 2) / size**2
-    reach = (2 if adjacency == "replace" else 1) / privacy.noise_multiplier
+    reach = 2 / privacy.noise_multiplier
     # Not much less either: these records have gradients of the largest norm.
     assert 0.4 * reach < np.sqrt(distance) <= reach * (1 + 1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered in reduce")  # scikit-learn's
 @pytest.mark.parametrize("make", [DPSGDClassifier, DPLinear])
-@pytest.mark.parametrize("adaptive", [False, True])
-def test_no_error_depends_on_which_rows_are_sampled(monkeypatch, make, adaptive):
+def test_no_error_depends_on_which_rows_are_sampled(monkeypatch, make):
     monkeypatch.setattr(TrainingPlan, "noise_multiplier", lambda *_: 1.0)
     monkeypatch.setattr(TrainingPlan, "epsilon", lambda *_: 8.0)
-    settings = {"steps": 2, "sample_rate": 0.3, "adaptive": adaptive}
+    settings = {"steps": 2, "sample_rate": 0.3}
     rows = X.astype(np.float64)
     for value in (3e38, 1e39, 1e200, 1.7e308):
         rows[:3] = value * (-1.0) ** np.arange(6)
@@ -157,18 +143,6 @@ def test_it_learns_and_keeps_its_promise(network):
     assert roc_auc_score(X[:, :3] > 0.3, model.predict_proba(X)) > 0.9
     assert model.privacy_.epsilon <= 20.0
     assert model.privacy_.simulated
-
-
-def test_adaptive_clipping_finds_the_middle_of_the_norms():
-    model = DPSGDClassifier(
-        50.0, adaptive=True, clip=10.0, learning_rate=1e-6, steps=60, sample_rate=1.0, seed=0
-    ).fit(X, Y)
-    # Nothing is learnt at this rate, so the norms stay those of the first step.
-    residuals = np.where(Y >= 0, 0.1 - Y, 0.0)
-    norms = np.linalg.norm(residuals, axis=1) * np.sqrt(1 + (X**2).sum(axis=1))
-    share = (norms <= model.history_["clip"][-1]).mean()
-    assert share == pytest.approx(0.5, abs=0.1)
-    assert model.history_["clip"][0] == 10.0
 
 
 def test_what_dropout_leaves_out_is_as_secret_as_the_noise(silent):
@@ -203,7 +177,6 @@ def test_what_a_schedule_draws_is_what_was_priced(monkeypatch):
     model = DPSGDClassifier(**how, schedule="0.5,0.25").fit(X, Y)
     z = model.privacy_.noise_multiplier
     clips = 2.0 * scheduled(0.25, 4)
-    assert model.history_["clip"] == pytest.approx(clips)
     assert drawn[::2] == pytest.approx(z * scheduled(0.5, 4) * clips)  # weights; biases are as many
     assert model.privacy_.decay == 0.5
     assert z > DPSGDClassifier(**how).fit(X, Y).privacy_.noise_multiplier
@@ -249,7 +222,7 @@ def test_a_chunk_keeps_less_than_memory_allows(monkeypatch):
     assert chunk_size(network, (3, 16, 16), 2, 64)[0] == 1
 
 
-def test_a_broken_picture_is_named_before_anything_is_charged(tmp_path):
+def test_a_broken_picture_is_refused_before_anything_is_charged(tmp_path):
     pillow = pytest.importorskip("PIL.Image")
     for place in range(4):
         pixels = RNG.integers(0, 256, (32, 32)).astype(np.uint8)
@@ -258,7 +231,7 @@ def test_a_broken_picture_is_named_before_anything_is_charged(tmp_path):
     (tmp_path / "3.png").write_bytes(whole[: len(whole) // 2])  # its header is that of a picture
     files = Images(paths=[str(tmp_path / f"{n}.png") for n in range(4)], size=8, channels=1)
     model = DPSGDClassifier(network="smallcnn", steps=1, sample_rate=1e-9)
-    with pytest.raises(InputError, match=r"3\.png"):
+    with refused(sealed="3.png"):
         model.fit(files, FINDINGS[:4], ledger=tmp_path / "l.db")
     assert not (tmp_path / "l.db").exists()
 

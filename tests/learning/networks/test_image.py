@@ -100,6 +100,22 @@ def test_features_of_an_image_know_no_others():
         assert features(some).tobytes() == every[some].tobytes()
 
 
+class _Placed(torch.nn.Module):
+    """Rounds by the place in the batch, as some processors' products do."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = torch.nn.Linear(256, 1)
+
+    def forward(self, x):
+        return self.head(x.flatten(1) + 1e-3 * torch.arange(len(x))[:, None])
+
+
+def test_images_go_one_by_one_where_places_in_a_batch_round_differently():
+    found = image_features(_Placed(), Rows(X[:40]), Scaling.none((1, 16, 16)))
+    assert found.tobytes() == X[:40].reshape(40, -1).astype(np.float32).tobytes()
+
+
 @pytest.mark.parametrize(("architecture", "channels"), [("densenet121", 1), ("resnet50", 3)])
 def test_the_large_networks_train(architecture, channels):
     pytest.importorskip("monai")

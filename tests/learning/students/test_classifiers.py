@@ -147,7 +147,7 @@ def test_a_student_that_takes_unlabelled_rows_gets_them():
     [
         *(Y[:7], Y + 1, np.full((120, 2), "a")),
         *(np.where(np.arange(360).reshape(120, 3) == 7, bad, 0.5) for bad in (1.01, -0.5)),
-        *(np.where(Y == 1, bad, 0.5) for bad in (np.nan, np.inf)),
+        np.where(Y == 1, np.inf, 0.5),
     ],
 )
 def test_bad_labels_are_refused_by_name(labels):

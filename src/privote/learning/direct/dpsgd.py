@@ -1,4 +1,4 @@
-"""DPSGD and adaptive DPSGD: the baselines of the paper, for any network.
+"""DPSGD, also with a schedule of noise: the baselines of the paper, for any network.
 
 Opacus computes a gradient for each record. Clipping and adding up are done here in double
 precision, because Opacus' single precision lets one gradient that overflows turn the whole sum into
@@ -58,7 +58,7 @@ from ..networks.classifier import (
 )
 from ..networks.image import image_features, published_constants
 from ..rows import Floats, Labels, Progress, fraction, padded_blocks, take_rows
-from .noise import SUM_HAIR, Noise, NoisySteps, TrainingPlan, affordable_rate, scheduled
+from .noise import SUM_HAIR, Noise, TrainingPlan, affordable_rate, scheduled
 from .training import (
     Checkpoints,
     Paid,
@@ -100,12 +100,6 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         what it is shown, such as running statistics.
         For a linear model :class:`privote.learning.DPLinear` does the same in a
         fraction of the time.
-    adaptive
-        Steer the clipping norm to ``quantile`` of the gradients' norms by a noisy count (Andrew et
-        al. 2021), which is part of the same promise.
-    adjacency
-        ``"replace"``: one record changes, privote's promise. ``"add-remove"``: one record more or
-        fewer, which most of the literature quotes.
     epochs, steps, sample_rate
         How often a record takes part on average, how many gradients there are, and with which
         probability a record takes part in each; any two give the third. By default a step takes
@@ -116,7 +110,7 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         ``(0.5, 0.8)``. Both move in ten stages; every step is priced at its own noise. Less noise
         in the end is the adaptive DPSGD ("decaying noise") of the WACV 2021 study of CheXpert.
     clip
-        Largest norm of one record's gradient (the first one, if adaptive).
+        Largest norm of one record's gradient, in the first step.
     learning_rate, momentum
         Of the mean gradient in units of ``clip``. Without a rate: as large as the noise allows,
         from public numbers: at most 3 for one layer, a third of that where the layers before it
@@ -151,22 +145,17 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         The trained torch module; 0.5 for every label; the rate that was used.
     privacy_
         :class:`~privote.learning.direct.training.TrainingPrivacy`: what may be published.
-    history_
-        ``clip``: the clipping norm of every step, which is public.
     """
 
     epsilon: float = 8.0
     delta: float = 1e-5
     _: KW_ONLY
     network: Network = "linear"
-    adaptive: bool = False
-    adjacency: str = "replace"
     epochs: float | None = None
     steps: int | None = None
     sample_rate: float | None = None
     schedule: Any = 1.0
     clip: float = 1.0
-    quantile: float = 0.5
     learning_rate: float | None = None
     momentum: float = 0.9
     hidden: int = 128
@@ -279,23 +268,15 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         chunk, rows, labels, sizes, scaling = given
         records = self.privacy_.records
         mean = torch.optim.swa_utils.AveragedModel(network.train())
-        optimizer = torch.optim.SGD(
-            network.parameters(), lr=self.learning_rate_, momentum=self.momentum
-        )
-        steps = NoisySteps(
-            noise,
-            self.privacy_.noise_multiplier * scheduled(plan.decay, plan.steps),
-            clip=self.clip,
-            batch=plan.sample_rate * records,
-            quantile=self.quantile if self.adaptive else None,
-            falls=_schedule(self.schedule)[1],
-        )
-        clips: list[float] = []
+        optimizer = torch.optim.SGD(network.parameters(), self.learning_rate_, self.momentum)
+        clips = self.clip * scheduled(_schedule(self.schedule)[1], plan.steps)
+        deviations = self.privacy_.noise_multiplier * scheduled(plan.decay, plan.steps) * clips
+        done = 0
         weights = [weight for weight in network.parameters() if weight.requires_grad]
 
         def state() -> bytes:
             held = {"weights": [weight.detach() for weight in weights], "mean": mean.state_dict()}
-            held |= {"norm": steps.clip, "clips": clips, "steps": optimizer.state_dict()}
+            held |= {"done": done, "steps": optimizer.state_dict()}
             torch.save(held, data := BytesIO())
             return data.getvalue()
 
@@ -306,14 +287,12 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
                     weight.copy_(value)
             mean.load_state_dict(held["mean"])
             optimizer.load_state_dict(held["steps"])
-            steps.clip, clips = held["norm"], held["clips"]
-        for step in checkpoints.rest(len(clips)):
-            clips.append(steps.bound(step))
-            total = ClippedSum(weights, clips[-1])
+            done = held["done"]
+        for step in checkpoints.rest(done):
+            total = ClippedSum(weights, float(clips[step]))
             persons = noise.sample(records, plan.sample_rate)
-            chosen = rows_of(persons, sizes)
             owners = None if sizes is None else np.repeat(persons, sizes[persons])
-            for some, place in padded_blocks(chosen, chunk):
+            for some, place in padded_blocks(rows_of(persons, sizes), chunk):
                 batch = torch.tensor(scaling(rows[some]))  # a copy: aligned the same every time
                 truth = torch.tensor(labels[some]).float()
                 parts = gradients(network, batch, truth, self.device)
@@ -322,16 +301,18 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
                 else:
                     total.add_means(parts, owners[place], sizes)
             total.close()
-            noisy, unit = steps.release(step, [part.numpy() for part in total.sums], total.below)
-            for weight, part in zip(weights, noisy, strict=True):
-                weight.grad = torch.as_tensor(part / unit).to(weight.dtype).view_as(weight)
+            # The expected size of a batch is public; the sampled one is not.
+            unit = plan.sample_rate * records * float(clips[step])
+            for weight, part in zip(weights, total.sums, strict=True):
+                noisy = noise.add(part.numpy(), float(deviations[step])) / unit
+                weight.grad = torch.as_tensor(noisy).to(weight.dtype).view_as(weight)
             optimizer.step()
             if step >= plan.steps // 2:
                 mean.update_parameters(network)
-            checkpoints.keep(step + 1, state)
+            done = step + 1
+            checkpoints.keep(done, state)
             if self.progress is not None:
-                self.progress(step + 1, plan.steps)
-        self.history_: dict[str, list[float]] = {"clip": clips}
+                self.progress(done, plan.steps)
         return mean.module
 
     def _sampling(self, records: int) -> tuple[int, float]:
@@ -361,14 +342,14 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         check_network(self.network)
         check_counts(self, "hidden", "chunk")
         check_shares(self, "dropout")
-        check_descent(self, "quantile")
+        check_descent(self)
         positive("hours", self.hours)
         positive("epsilon", self.epsilon)
         if None not in (self.epochs, self.steps, self.sample_rate):
             raise InputError("epochs", "follow from `steps` and `sample_rate`: give two of three")
         steps, rate = self._sampling(records)
         decay = _schedule(self.schedule)[0]
-        return TrainingPlan(steps=steps, sample_rate=rate, adjacency=self.adjacency, decay=decay)
+        return TrainingPlan(steps=steps, sample_rate=rate, decay=decay)
 
 
 def _schedule(given: Any) -> tuple[float, float]:
@@ -398,18 +379,16 @@ class ClippedSum:
     ----------
     sums
         One tensor for each weight that learns.
-    below
-        The sum over records of +1/2 (not clipped) or -1/2 (clipped).
     """
 
     def __init__(self, weights: list[Any], clip: float) -> None:
         double = require_torch("DPSGD").float64
-        self.clip, self.below = clip, 0.0
+        self.most = clip * (1 - SUM_HAIR)
         self.sums = [weight.detach().new_zeros(weight.shape, dtype=double) for weight in weights]
         self._open: tuple[int, list[Any]] | None = None  # a person whose rows may go on
 
     def add(self, gradients: list[Any], records: int) -> None:
-        """Add the clipped gradients of a chunk's first records, and ±1/2 for each to the count.
+        """Add the clipped gradients of a chunk's first records.
 
         ``gradients`` has one tensor (chunk, ...) for each weight.
         """
@@ -418,9 +397,7 @@ class ClippedSum:
         lengths = [torch.linalg.vector_norm(part, dim=1, dtype=torch.float64) for part in parts]
         # Added up one by one: a norm over weights is rounded by how many records there are.
         norms = sum(length * length for length in lengths).sqrt()
-        self.below += float((norms[:records] <= self.clip).sum()) - records / 2
-        most = self.clip * (1 - SUM_HAIR)
-        factor = most / norms.clamp(min=most)
+        factor = self.most / norms.clamp(min=self.most)
         lost = ~norms.isfinite()
         lost[records:] = True
         factor[lost] = 0.0

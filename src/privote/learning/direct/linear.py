@@ -36,7 +36,7 @@ Known for one label as private least squares with a public covariance.
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
+from functools import cache, partial
 from io import BytesIO
 from typing import Any, ClassVar
 
@@ -44,13 +44,22 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import expit, logit
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ...errors import InputError, finite, positive
 from ..embedding import embed, embedding_for, fit_embedding
-from ..rows import BLOCK, Floats, Labels, Progress, deviations, matching, padded_blocks
+from ..rows import (
+    BLOCK,
+    Floats,
+    Labels,
+    Progress,
+    deviations,
+    matching,
+    padded_blocks,
+    same_anywhere,
+)
 from ..workers import one_thread
-from .noise import SUM_HAIR, Noise, NoisySteps, TrainingPlan, affordable_rate
+from .noise import SUM_HAIR, Noise, TrainingPlan, affordable_rate
 from .training import (
     MOMENTS,
     Checkpoints,
@@ -89,16 +98,15 @@ class PrivateLinear(PrivateTraining):
     def decision_function(self, X: Any) -> Floats:
         """Return each label's logit: (rows, labels)."""
         check_is_fitted(self, "coef_")
-        rows = self._design(self._read(X, reset=False))[:, :-1]
+        rows = self._design(self._rows(X))[:, :-1]
         return np.asarray(np.asarray(rows @ self.coef_.T) + self.intercept_)
 
     def predict_proba(self, X: Any) -> Floats:
         """Return each label's probability: (rows, labels)."""
         return np.asarray(expit(self.decision_function(X)))
 
-    def _read(self, X: Any, reset: bool = True) -> Any:
-        # In one order: a row's sum over features may be rounded by it.
-        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, order="C", reset=reset)
+    def _read(self, X: Any) -> Any:
+        return self._rows(X, reset=True)
 
     def _power(self) -> float:
         """Return to which power features are divided by their public deviations."""
@@ -114,7 +122,7 @@ class PrivateLinear(PrivateTraining):
             if self.embedding not in (None, "auto"):
                 raise InputError("embedding", "needs `X_public`: it is fitted on public rows")
             return None
-        public = self._read(X_public, reset=False)
+        public = self._rows(X_public, "X_public")
         chosen = self.embedding
         if isinstance(chosen, str) and chosen == "auto":
             chosen = embedding_for(public, records, labels, self.epsilon)
@@ -192,16 +200,10 @@ class DPLinear(PrivateLinear):
     ----------
     epsilon, delta
         The promise for the whole training.
-    adjacency
-        ``"replace"``: one record changes, which is privote's promise; ``"add-remove"``: one record
-        more or fewer, which most of the literature quotes and which needs half the noise.
     steps, sample_rate
         How many gradients, and which share of the records each of them takes; 1 is all of them.
     clip
         Largest norm of one record's gradient, over all labels together.
-    adaptive
-        Let a noisy count steer ``clip`` to the middle of the gradients' norms (Andrew et al. 2021);
-        the count's noise is part of the same promise.
     learning_rate
         Step for a mean gradient of norm ``clip``. None: as large as the noise allows, at most 10;
         found from public numbers, see :func:`privote.learning.direct.noise.affordable_rate`.
@@ -233,18 +235,16 @@ class DPLinear(PrivateLinear):
     privacy_, embedding_
         :class:`~privote.learning.direct.training.TrainingPrivacy`: what may be published; the
         public map.
-    clip_, learning_rate_
-        The last clipping norm, and the rate that was used.
+    learning_rate_
+        The rate that was used.
     """
 
     epsilon: float = 8.0
     delta: float = 1e-5
     _: KW_ONLY
-    adjacency: str = "replace"
     steps: int = 100
     sample_rate: float = 1.0
     clip: float = 1.0
-    adaptive: bool = False
     learning_rate: float | None = None
     momentum: float = 0.9
     initial_share: float = 0.1
@@ -258,9 +258,7 @@ class DPLinear(PrivateLinear):
         check_descent(self)
         if self.power != 0:
             positive("power", self.power)
-        return TrainingPlan(
-            steps=self.steps, sample_rate=self.sample_rate, adjacency=self.adjacency
-        )
+        return TrainingPlan(steps=self.steps, sample_rate=self.sample_rate)
 
     def _prepare(self, rows: Any, Y: Labels, unit: Persons, X_public: Any, records: int) -> Any:
         self._look(X_public, records, Y.shape[1])
@@ -282,19 +280,14 @@ class DPLinear(PrivateLinear):
 
     def _descend(self, given: Any, noise: Noise, checkpoints: Checkpoints) -> Floats:
         (rows, Y, sizes), records = given, self.privacy_.records
-        steps = NoisySteps(
-            noise,
-            [self.privacy_.noise_multiplier] * self.steps,
-            clip=self.clip,
-            batch=self.sample_rate * records,
-            quantile=0.5 if self.adaptive else None,
-        )
+        deviation = self.privacy_.noise_multiplier * self.clip
+        # The expected size of a batch is public; the sampled one is not.
+        unit = self.sample_rate * records * self.clip
         weights = np.zeros((rows.shape[1], Y.shape[1]))
         velocity, mean, averaged, start = np.zeros_like(weights), np.zeros_like(weights), 0, 0
         if checkpoints.state is not None:
             state = _unpacked(checkpoints.state)
             weights, velocity, mean = state["weights"], state["velocity"], state["mean"]
-            steps.clip = float(state["clip"])
             start, averaged = int(state["step"]), int(state["averaged"])
         for step in checkpoints.rest(start):
             chosen = noise.sample(records, self.sample_rate)
@@ -302,74 +295,80 @@ class DPLinear(PrivateLinear):
             if len(chosen) < records:
                 mine = rows_of(chosen, sizes)
                 part, truth, each = rows[mine], Y[mine], None if sizes is None else sizes[chosen]
-            at = (weights, logit(self.initial_share), steps.clip)
-            total, below = clipped_sum(part, truth, *at, each)
-            (noisy,), unit = steps.release(step, [total], below)
+            total = clipped_sum(part, truth, weights, logit(self.initial_share), self.clip, each)
+            noisy = noise.add(total, deviation)
             velocity = self.momentum * velocity - self.learning_rate_ * noisy / unit
             weights = weights + velocity
             if step >= self.steps // 2:
                 mean, averaged = mean + weights, averaged + 1
             held: dict[str, Any] = {"weights": weights, "velocity": velocity, "mean": mean}
-            held |= {"clip": steps.clip, "step": step + 1, "averaged": averaged}
+            held |= {"step": step + 1, "averaged": averaged}
             checkpoints.keep(step + 1, partial(_packed, **held))
             if self.progress is not None:
                 self.progress(step + 1, self.steps)
-        self.clip_ = steps.clip
         return np.asarray(mean / averaged)
 
 
 def clipped_sum(
     rows: Any, Y: Labels, weights: Floats, offset: float, clip: float, sizes: Sizes = None
-) -> tuple[Floats, float]:
-    """Return the sum of gradients of norm at most ``clip``, and the count that steers it.
+) -> Floats:
+    """Return the sum of gradients of norm at most ``clip``: (features, labels).
 
     The gradient of a record with features x and residuals r (predicted minus true, 0 where the
     label is unknown) is x rᵀ, of norm ‖x‖·‖r‖. One that overflows adds nothing. With ``sizes``
     rows stand person by person, each has so many, and adds the clipped mean of their gradients.
-
-    Returns
-    -------
-    tuple
-        (features, labels), and the sum over records of +1/2 (not clipped) or -1/2 (clipped).
     """
-    total, below, most = np.zeros_like(weights), 0.0, clip * (1 - SUM_HAIR)
-    every: list[tuple[Floats, Floats]] = []
+    total, most = np.zeros_like(weights), clip * (1 - SUM_HAIR)
+    every = [np.zeros((0, Y.shape[1]))]
     with one_thread(), np.errstate(over="ignore", invalid="ignore"):
-        for block, place in padded_blocks(rows):
+        for block, place in padded_blocks(rows, _block(sp.issparse(rows), *weights.shape)):
             real = place.stop - place.start
             truth = np.full((block.shape[0], Y.shape[1]), -1, Y.dtype)
             truth[:real] = Y[place]
-            residuals = np.nan_to_num(expit(np.asarray(block @ weights) + offset) - truth)
-            residuals[truth < 0] = 0.0
-            squares = block.multiply(block) if sp.issparse(block) else block * block
-            norms = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
-            norms = norms * np.sqrt((residuals * residuals).sum(axis=1))
-            norms[np.isnan(norms)] = np.inf
+            residuals, norms = _residuals(block, truth, weights, offset)
             if sizes is not None:
-                every.append((residuals[:real], norms[:real]))
+                every.append(residuals[:real])
                 continue
             total += np.asarray(block.T @ (residuals * (most / np.maximum(norms, most))[:, None]))
-            below += float((norms[:real] <= clip).sum())
         if sizes is not None:
-            each, lengths = zip(*every, strict=True) if every else ([Y[:0]], [np.zeros(0)])
-            return _clipped_means(rows, np.concatenate(each), np.concatenate(lengths), sizes, clip)
-    return total, below - rows.shape[0] / 2
+            return _clipped_means(rows, np.concatenate(every), sizes, most)
+    return total
+
+
+def _residuals(block: Any, truth: Labels, weights: Floats, offset: float) -> tuple[Floats, Floats]:
+    """Return residuals (rows, labels) and the norms of gradients (rows,), each row's by itself."""
+    residuals = np.nan_to_num(expit(np.asarray(block @ weights) + offset) - truth)
+    residuals[truth < 0] = 0.0
+    squares = block.multiply(block) if sp.issparse(block) else block * block
+    norms = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
+    norms = norms * np.sqrt((residuals * residuals).sum(axis=1))
+    norms[np.isnan(norms)] = np.inf
+    return residuals, norms
+
+
+@cache
+def _block(sparse: bool, features: int, labels: int) -> int:
+    """Return how many rows to take at once: one where places in a block round differently."""
+    weights, truth = np.random.default_rng(1).normal(size=(features, labels)), np.zeros(labels)
+
+    def mapped(rows: Floats) -> Floats:
+        return np.column_stack(_residuals(rows, np.tile(truth, (len(rows), 1)), weights, -1.0))
+
+    return BLOCK if sparse or same_anywhere(mapped, (BLOCK, features)) else 1
 
 
 def _clipped_means(
-    rows: Any, residuals: Floats, lengths: Floats, sizes: npt.NDArray[np.int64], clip: float
-) -> tuple[Floats, float]:
-    """Return the sum over persons of clipped mean gradients, and the count.
+    rows: Any, residuals: Floats, sizes: npt.NDArray[np.int64], most: float
+) -> Floats:
+    """Return the sum over persons of mean gradients of norm at most ``most``.
 
     A person's mean is written out, and it is that vector which is clipped and added. A product with
-    a sparse matrix adds up a person's records in their order, so no bit of it depends on others.
-    Nor may its norm, or all those at the bar change sides in the count: squares are added up in an
-    order that no number of persons changes, and where there is one record, the norm is that of
-    ``lengths`` (rows,), which counts where nobody has several.
+    a sparse matrix adds up a person's records in their order, and its squares are added up in an
+    order that no number of persons changes, so no bit of it depends on others.
     """
-    total, below = np.zeros((rows.shape[1], residuals.shape[1])), -len(sizes) / 2
+    total = np.zeros((rows.shape[1], residuals.shape[1]))
     ends = np.append(0, np.cumsum(sizes))
-    most, some = clip * (1 - SUM_HAIR), max(1, _VALUES // total.size)
+    some = max(1, _VALUES // total.size)
     for start in range(0, len(sizes), some):
         here, many = ends[start : start + some + 1], sizes[start : start + some]
         mine, count = slice(here[0], here[-1]), int(here[-1] - here[0])
@@ -379,12 +378,10 @@ def _clipped_means(
         means = [adder @ rows[mine] for adder in adders]
         dense = np.stack([mean.toarray() if sp.issparse(mean) else mean for mean in means])
         norms = np.sqrt((dense * dense).sum(axis=0).sum(axis=1))
-        norms = np.where(many == 1, lengths[here[:-1]], norms)
         norms[np.isnan(norms)] = np.inf
         dense[:, ~np.isfinite(norms)] = 0.0
         total += np.tensordot(most / np.maximum(norms, most), dense, (0, 1)).T
-        below += float((norms <= clip).sum())
-    return total, below
+    return total
 
 
 # -- moments ---------------------------------------------------------------------------------------

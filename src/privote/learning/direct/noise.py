@@ -3,15 +3,11 @@ r"""How much noise private training needs, and where that noise comes from.
 Each of T steps samples every record with probability q (Poisson), lets it add a vector of norm at
 most C, and adds Gaussian noise of standard deviation z·C to the sum: z is the *noise multiplier*.
 
-Adjacency. privote's promise is about *replacing* one record; most of the literature on DPSGD is
-about *adding or removing* one, which is weaker: at q = 1 it needs half the noise. The pair of
-distributions that dominates one step is
+The promise is about *replacing* one record. The pair of distributions that dominates one step is
+(1−q)·N(0, z²) + q·N(−1, z²) against (1−q)·N(0, z²) + q·N(1, z²).
 
-- add-remove: (1−q)·N(0, z²) + q·N(1, z²) against N(0, z²), both ways round;
-- replace: (1−q)·N(0, z²) + q·N(−1, z²) against (1−q)·N(0, z²) + q·N(1, z²).
-
-Proof of the second. Given the sampled others, the outputs are P = (1−q)·N₀ + q·N_v and
-Q = (1−q)·N₀ + q·N_w with \|v\|, \|w\| ≤ 1 in units of C. For any set A with a = N₀(A),
+Proof. Given the sampled others, the outputs are P = (1−q)·N₀ + q·N_v and Q = (1−q)·N₀ + q·N_w
+with \|v\|, \|w\| ≤ 1 in units of C. For any set A with a = N₀(A),
 P(A) − γ·Q(A) = (1−q)(1−γ)·a + q·N_v(A) − γq·N_w(A), and by Neyman and Pearson
 N_v(A) ≤ Φ(Φ⁻¹(a) + 1/z) and N_w(A) ≥ Φ(Φ⁻¹(a) − 1/z). A half-space meets both bounds at once if v
 and w are opposite unit vectors, so no other pair has a larger divergence, for any γ. Averaging over
@@ -28,7 +24,7 @@ privacy losses, are added up; the clipping norm has no price, since noise is in 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,10 +34,10 @@ from scipy.special import logsumexp, ndtri
 
 from ...accounting.renyi import UPWARDS
 from ...entropy import Entropy
-from ...errors import InputError, positive, whole
+from ...errors import positive, whole
 from ..rows import Floats, fraction
 
-ADJACENCIES = ("replace", "add-remove")
+_SHIFT = 2.0  # how far replacing a record moves a sum, in units of C
 _TOLERANCE = 1e-3  # how far above the least noise multiplier the search may stop, relative
 _STOP = 1e-15  # how far from an analytic epsilon its search may stop: far below `UPWARDS`
 _STAGES = 10  # of a schedule: a price takes as many times longer
@@ -55,7 +51,6 @@ _GRID = -20  # a noisy sum is rounded to about a millionth of its noise
 # more than was priced: n vectors, summed in blocks of b, are off by at most 2^-53 (b + n / b) n
 # times their norm (Higham 2002, section 4.2), which this covers up to 20 million rows.
 SUM_HAIR = 1e-4
-_CLIPS = (1e-30, 1e30)  # clipping norms that neither vanish nor overflow, however long they adapt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +63,6 @@ class TrainingPlan:
         How many noisy sums are released.
     sample_rate
         With which probability a record takes part in a step; 1 means all of them, every time.
-    adjacency
-        ``"replace"`` (privote's promise) or ``"add-remove"`` (most of the literature).
     decay
         The noise multiplier of the last steps, in units of that of the first. In between it moves
         in ten stages of equally many steps, each by the same factor.
@@ -77,17 +70,12 @@ class TrainingPlan:
 
     steps: int
     sample_rate: float = 1.0
-    adjacency: str = "replace"
     decay: float = 1.0
 
     def __post_init__(self) -> None:
         whole("steps", self.steps)
         fraction("sample_rate", self.sample_rate, "(]")
         positive("schedule", self.decay)
-        if self.adjacency not in ADJACENCIES:
-            raise InputError(
-                "adjacency", f"must be one of {', '.join(ADJACENCIES)}", self.adjacency
-            )
 
     @property
     def stages(self) -> list[tuple[float, int]]:
@@ -107,10 +95,13 @@ class TrainingPlan:
         noise_multiplier = positive("noise_multiplier", noise_multiplier)
         fraction("delta", delta, "()")
         if self.sample_rate == 1:
-            one = noise_multiplier / (self._reach * self._root)
+            one = noise_multiplier / (_SHIFT * self._root)
             value = dp_accounting.get_epsilon_gaussian(one, delta, tol=_STOP)
         else:
-            accountant = self._accountant().compose(self._event(noise_multiplier))
+            from dp_accounting.pld import PLDAccountant
+
+            replaced = dp_accounting.NeighboringRelation.REPLACE_ONE
+            accountant = PLDAccountant(replaced, _INTERVAL).compose(self._event(noise_multiplier))
             value = accountant.get_epsilon(delta)
         return UPWARDS * float(value)
 
@@ -123,7 +114,7 @@ class TrainingPlan:
         if self.sample_rate == 1:
             # Twice: once is what `epsilon` adds, and both searches stop on any side.
             found = float(dp_accounting.get_sigma_gaussian(epsilon / UPWARDS**2, delta))
-            found *= self._reach * self._root
+            found *= _SHIFT * self._root
         else:
             found = self._search(epsilon, delta)
         while self.epsilon(found, delta) > epsilon:  # a search stops near its target, on any side
@@ -136,13 +127,11 @@ class TrainingPlan:
         With sampling: the divergence of the dominating pair; beyond order 128 that of a step which
         takes every record, which is no less (quasi-convexity).
         """
-        if self.adjacency != "replace":
-            raise InputError("adjacency", "must be 'replace' for a curve", self.adjacency)
         first = positive("noise_multiplier", noise_multiplier)
         total = np.zeros(len(orders))
         for factor, steps in self.stages:
             z = factor * first
-            each = self._reach**2 * np.asarray(orders, np.float64) / (2 * z**2)
+            each = _SHIFT**2 * np.asarray(orders, np.float64) / (2 * z**2)
             for place, order in enumerate(orders if self.sample_rate < 1 else ()):
                 if order <= _LAST_ORDER:
                     each[place] = min(each[place], _sampled_rdp(z, self.sample_rate, float(order)))
@@ -153,19 +142,6 @@ class TrainingPlan:
     def _root(self) -> float:
         """The root of the number of steps; of those with less noise each counts for more."""
         return math.sqrt(sum(steps / factor**2 for factor, steps in self.stages))
-
-    @property
-    def _reach(self) -> float:
-        """How far one record can move a sum, in units of C."""
-        return 2.0 if self.adjacency == "replace" else 1.0
-
-    def _accountant(self) -> Any:
-        from dp_accounting import NeighboringRelation
-        from dp_accounting.pld import PLDAccountant
-
-        known = NeighboringRelation
-        relation = known.REPLACE_ONE if self.adjacency == "replace" else known.ADD_OR_REMOVE_ONE
-        return PLDAccountant(relation, _INTERVAL)
 
     def _event(self, noise_multiplier: float) -> Any:
         import dp_accounting as dp
@@ -178,17 +154,17 @@ class TrainingPlan:
         return dp.ComposedDpEvent(events)
 
     def _search(self, epsilon: float, delta: float) -> float:
-        # Rényi's bound for add-remove takes a moment and lies close to the answer.
-        least = _LEAST / min(1.0, self.decay)
-        near = _least_noise(lambda z: self._renyi(z, delta) - epsilon, 1.0, 1e-2, least)
-        start = near * math.sqrt(self._reach)
-        return _least_noise(lambda z: self.epsilon(z, delta) - epsilon, start, _TOLERANCE, least)
-
-    def _renyi(self, noise_multiplier: float, delta: float) -> float:
         from dp_accounting.rdp import RdpAccountant
 
-        accountant = RdpAccountant([2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256])
-        return float(accountant.compose(self._event(noise_multiplier)).get_epsilon(delta))
+        def excess(z: float) -> float:
+            accountant = RdpAccountant([2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256])
+            return float(accountant.compose(self._event(z)).get_epsilon(delta)) - epsilon
+
+        # Rényi's bound for adding a record takes a moment, and its noise is a fair first guess.
+        least = _LEAST / min(1.0, self.decay)
+        near = _least_noise(excess, 1.0, 1e-2, least)
+        start = near * math.sqrt(_SHIFT)
+        return _least_noise(lambda z: self.epsilon(z, delta) - epsilon, start, _TOLERANCE, least)
 
 
 def scheduled(last: float, steps: int) -> Floats:
@@ -274,63 +250,6 @@ class Noise:
         return np.asarray(np.rint(noisy / step) * step)
 
 
-class NoisySteps:
-    """What steps on sums of clipped vectors release, whoever adds them up.
-
-    A noisy count may steer the clipping norm to a quantile of the norms (Andrew et al. 2021); its
-    noise is part of the same price. Adaptive clipping is written out because ``AdaClipDPOptimizer``
-    of Opacus 1.6 departs from the theorem it cites: it divides by the size of the sampled batch,
-    which is private, and adds up 0 and 1, which one record more moves by 1 where the theorem allows
-    1/2.
-
-    Parameters
-    ----------
-    noise
-        Where it comes from.
-    multipliers
-        (steps,) the noise multiplier of each step.
-    clip, falls
-        The largest norm of what one record adds, and by which factor it has changed in the end.
-    batch
-        The expected number of records in a step, which is public; the sampled size is not.
-    quantile
-        Of the norms, to which a count steers the clipping norm; None leaves it.
-    """
-
-    def __init__(
-        self,
-        noise: Noise,
-        multipliers: Sequence[float] | Floats,
-        *,
-        clip: float,
-        batch: float,
-        quantile: float | None,
-        falls: float = 1.0,
-    ) -> None:
-        self.clip, self.batch = clip, batch
-        self._noise, self._quantile, self._multipliers = noise, quantile, multipliers
-        self._falls = scheduled(falls, len(multipliers))
-
-    def bound(self, step: int) -> float:
-        """Return the largest norm of what one record adds in a step."""
-        return self.clip * float(self._falls[step])
-
-    def release(self, step: int, sums: list[Floats], below: float) -> tuple[list[Floats], float]:
-        """Return noisy sums, and what makes means in units of the clipping norm of them.
-
-        ``below`` is the sum over records of +1/2 (not clipped) or -1/2 (clipped).
-        """
-        clip, multiplier = self.bound(step), float(self._multipliers[step])
-        if self._quantile is not None:
-            multiplier, count_noise = split_for_clipping(multiplier, self.batch)
-        unit = self.batch * clip
-        noisy = [self._noise.add(total, multiplier * clip) for total in sums]
-        if self._quantile is not None:
-            count = float(self._noise.add(np.array([below]), count_noise)[0])
-            self.clip = next_clip(self.clip, count, self.batch, quantile=self._quantile, rate=0.2)
-        return noisy, unit
-
-
 def affordable_rate(
     plan: TrainingPlan, noise_multiplier: float, records: int, keep: float
 ) -> float:
@@ -342,28 +261,3 @@ def affordable_rate(
     batch = plan.sample_rate * records
     noise = math.sqrt(sum(steps * factor**2 for factor, steps in plan.stages)) * noise_multiplier
     return batch * (1 - keep) / noise
-
-
-def split_for_clipping(noise_multiplier: float, batch: float) -> tuple[float, float]:
-    """Share one step's noise between gradients and the count that steers the clipping norm.
-
-    Theorem 1 of Andrew, Thakkar, McMahan and Ramaswamy (2021): a record adds its gradient, of norm
-    at most C, and ±1/2 for whether it was below C. With z_g for the gradients and deviation s for
-    the count, one record's vector has the norm (1/z_g² + 1/(2s)²)^½ in units of the noise, so
-    1/z² = 1/z_g² + 1/(2s)² costs what z costs alone, under either adjacency.
-
-    Returns
-    -------
-    tuple of float
-        z_g, and s: a twentieth of the expected batch as in the paper, but at least z, so that the
-        count never takes more than a quarter.
-    """
-    count = max(batch / 20, noise_multiplier)
-    return (noise_multiplier**-2 - (2 * count) ** -2) ** -0.5, count
-
-
-def next_clip(clip: float, below: float, batch: float, *, quantile: float, rate: float) -> float:
-    """Return the next clipping norm from the noisy count of ±1/2 (below minus above, halved)."""
-    # Divided by the expected batch, which is public; the sampled size is not.
-    share = min(1.0, max(0.0, 0.5 + below / batch))
-    return min(max(clip * math.exp(-rate * (share - quantile)), _CLIPS[0]), _CLIPS[1])

@@ -8,16 +8,16 @@ goes on from there, at no further charge. The steps that a dead process drew aft
 state are drawn again, on records sampled anew. That is sound: what leaves is one draw of every
 step, each with the noise that was charged, and each chosen by the steps before it that leave, too;
 the draws that died were seen by nobody, and when a process dies does not depend on them. What is
-kept follows from noisy sums and public numbers alone (weights, their mean, momentum, the clipping
-norm): no gradient, no sample, no row.
+kept follows from noisy sums and public numbers alone (weights, their mean, momentum): no gradient,
+no sample, no row.
 
 *Persons.* With ``groups`` (or ``ids`` that occur twice) a person takes part with all records, or
 with none: who takes part in a step is sampled by person. It adds the mean of the gradients of its
 records, shortened to the clipping norm C as a whole. That vector is made of this person's records
 and of public or released numbers alone, and its norm is at most C, however many records there are.
-So replacing a person moves the sum by at most 2C, and adding or removing one by at most C: what a
-record does, at the same price. The number of persons is public, the numbers of their records are
-not: nothing is divided by these but the person's own sum.
+So replacing a person moves the sum by at most 2C: what a record does, at the same price. The number
+of persons is public, the numbers of their records are not: nothing is divided by these but the
+person's own sum.
 """
 
 from __future__ import annotations
@@ -208,17 +208,13 @@ class Checkpoints:
             self._next = after + max(_PAUSE, _SELDOM * (after - now))
 
 
-def check_descent(model: Any, *shares: str) -> None:
-    """Refuse settings of noisy gradient descent that make no sense.
-
-    ``shares`` name further settings strictly between 0 and 1.
-    """
+def check_descent(model: Any) -> None:
+    """Refuse settings of noisy gradient descent that make no sense."""
     positive("clip", model.clip)
     if model.learning_rate is not None:
         positive("learning_rate", model.learning_rate)
     fraction("momentum", model.momentum, "[)")
-    for name in ("initial_share", *shares):
-        fraction(name, getattr(model, name), "()")
+    fraction("initial_share", model.initial_share, "()")
 
 
 def by_person(unit: Persons) -> tuple[npt.NDArray[np.intp] | None, Sizes]:
@@ -267,10 +263,8 @@ class TrainingPrivacy(Shown):
     ----------
     epsilon, delta
         The promise, for all steps together.
-    adjacency
-        What is protected: one record *replaced*, or one *added or removed*.
     protects
-        A record; or a person.
+        What may be replaced by any other: a record; or a person.
     released
         What was released, and nothing else: :data:`GRADIENTS` or :data:`MOMENTS`.
     noise_multiplier, steps, sample_rate
@@ -278,8 +272,7 @@ class TrainingPrivacy(Shown):
     decay
         The noise multiplier of the last steps in units of the first; 1 where it stays.
     records
-        How many took part: records, or persons. Sums are scaled by it, so it counts as public,
-        under either adjacency.
+        How many took part: records, or persons. Sums are scaled by it, so it counts as public.
     simulated
         True if the noise came from a seed: then nobody is protected.
     dataset, ledger
@@ -293,7 +286,6 @@ class TrainingPrivacy(Shown):
 
     epsilon: float
     delta: float
-    adjacency: str
     noise_multiplier: float
     steps: int
     sample_rate: float
@@ -317,8 +309,7 @@ class TrainingPrivacy(Shown):
 
     def statement(self) -> str:
         """Return one sentence for whoever reads the model."""
-        what = "replaced" if self.adjacency == "replace" else "added or removed"
-        who = f"one {'person' if self.protects == PERSON else 'record'} {what}"
+        who = f"one {'person' if self.protects == PERSON else 'record'} replaced"
         promise = f"({rounded_up(self.epsilon, 5)}, {rounded_up(self.delta)})"
         if self.simulated:
             return (
@@ -406,7 +397,7 @@ def begin(
     Parameters
     ----------
     plan
-        Steps, sampling rate and adjacency.
+        Steps and sampling rate.
     epsilon, delta
         The promise; with a ledger the data set's budget.
     records, labels, simulated, persons, released
@@ -432,7 +423,6 @@ def begin(
             accounts = Accounts(
                 ledger=book,
                 budget=Budget(epsilon=epsilon, delta=delta),
-                orders=DEFAULT_ORDERS,
                 dataset=dataset,
                 consumer=consumer,
                 stamp={
@@ -449,7 +439,6 @@ def begin(
     privacy = TrainingPrivacy(
         epsilon=plan.epsilon(noise, delta),
         delta=delta,
-        adjacency=plan.adjacency,
         noise_multiplier=noise,
         steps=plan.steps,
         sample_rate=plan.sample_rate,
@@ -472,8 +461,6 @@ def _charge(
 
     Returns what its entry says of the training.
     """
-    if plan.adjacency != "replace":
-        raise InputError("adjacency", "must be 'replace' with a ledger", plan.adjacency)
     budget, ledger = accounts.budget, accounts.ledger
     named = {"mechanism": released, "steps": plan.steps, "sample_rate": plan.sample_rate}
     if plan.decay != 1:

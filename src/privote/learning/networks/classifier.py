@@ -18,7 +18,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from ...errors import InputError, PrivoteWarning, UnavailableError, positive, whole
+from ...errors import InputError, PrivoteWarning, UnavailableError, numbers, positive, whole
 from ..rows import Floats, LabelClassifier, fraction
 from .architectures import (
     IMAGE_NETWORKS,
@@ -52,18 +52,14 @@ class Rows:
     """
 
     def __init__(self, X: Any, *, bounded: bool = False) -> None:
-        if not hasattr(X, "shape"):
-            X = np.asarray(X)
+        if isinstance(X, np.ndarray) or hasattr(X, "iloc") or not hasattr(X, "shape"):
+            X = numbers("X", X)
         if len(X.shape) not in (2, 4) or min(X.shape[1:]) < 1:
             raise InputError(
                 "X",
                 "must have the shape (rows, features) or (images, channels, height, width), "
                 f"got {tuple(X.shape)}",
             )
-        if hasattr(X, "iloc"):
-            X = X.to_numpy()
-        if isinstance(X, np.ndarray) and X.dtype.kind not in "biuf":
-            raise InputError("X", f"must contain numbers, got an array of type {X.dtype}")
         self._X = X.tocsr() if sp.issparse(X) else X
         self.shape: tuple[int, ...] = tuple(int(extent) for extent in X.shape[1:])
         self._bounded = bounded

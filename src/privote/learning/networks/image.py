@@ -19,7 +19,15 @@ from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 
 from ...errors import InputError, positive
-from ..rows import Progress, Targets, check_targets, fraction, padded_blocks, rounded
+from ..rows import (
+    Progress,
+    Targets,
+    check_targets,
+    fraction,
+    padded_blocks,
+    rounded,
+    same_anywhere,
+)
 from ..teachers.votes import METRICS, best_thresholds
 from .architectures import (
     Network,
@@ -284,29 +292,31 @@ def image_features(
     """Return what goes into a network's last layer: (rows, features).
 
     Each row is seen as if it were alone: in batches of one fixed, padded shape, each by one thread
-    (see :func:`privote.learning.rows.padded_blocks`), and by a copy that is thrown away. A caller
-    who gives one row at a time gets it in a batch of one, from the network itself.
+    (see :func:`privote.learning.rows.padded_blocks`) and by a copy that is thrown away; one by one
+    where places in a batch round differently.
     """
     torch = require_torch("image features")
     size = min(max(_BATCHES[0], _VALUES // int(np.prod(rows.shape))), _BATCHES[1]) // 32 * 32
-    size = size if len(rows) > 1 else 1
 
-    def batch(block: tuple[Any, slice]) -> Any:
-        some, place = block
+    def features(batch: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         seen: list[Any] = []
-        copy = on_device((network if size == 1 else deepcopy(network)).eval(), device)
+        copy = on_device(deepcopy(network).eval(), device)
         hook = last_layer(copy).register_forward_pre_hook(lambda _, given: seen.append(given[0]))
         try:
             with torch.no_grad():
-                copy(torch.tensor(scaling(rows[some])).to(device))
+                copy(torch.tensor(scaling(batch)).to(device))
         finally:
             hook.remove()
-        return seen[0][: place.stop - place.start].cpu()
+        return np.asarray(seen[0].cpu().numpy(), np.float32)
+
+    def mapped(block: tuple[Any, slice]) -> npt.NDArray[np.float32]:
+        some, place = block
+        return features(rows[some])[: place.stop - place.start]
 
     threads = torch.get_num_threads() if device == "cpu" else 1
     with one_torch_thread(), ThreadPoolExecutor(threads) as pool:
-        parts = list(pool.map(batch, padded_blocks(np.arange(len(rows)), size)))
-    return np.asarray(torch.cat(parts).numpy(), np.float32)
+        size = size if same_anywhere(features, (size, *rows.shape), np.float32) else 1
+        return np.concatenate([*pool.map(mapped, padded_blocks(np.arange(len(rows)), size))])
 
 
 def published_constants(normalise: str, shape: tuple[int, ...]) -> Scaling:

@@ -17,7 +17,7 @@ takes no ``sample_weight``, probabilities are rounded.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,11 +27,10 @@ from scipy.special import expit
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.multioutput import MultiOutputClassifier
-from sklearn.preprocessing import label_binarize
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from ...errors import InputError, positive, whole
+from ...errors import InputError, positive, shown, whole
 from ...mechanisms import ABSTAIN
 from ..linear import Solver, answer
 from ..rows import (
@@ -39,7 +38,6 @@ from ..rows import (
     LabelClassifier,
     Labels,
     Targets,
-    check_rows,
     check_targets,
     is_skorch,
     rounded,
@@ -84,8 +82,7 @@ class LinearStudent(LabelClassifier):
         strengths = [positive("Cs", C) for C in self.Cs]
         if not strengths:
             raise InputError("Cs", "must hold at least one number, got none")
-        validate_data(self, X, accept_sparse="csr", skip_check_array=True)
-        rows = check_rows(X)
+        rows = self._rows(X, reset=True)
         Y = check_targets(y, rows.shape[0])
         # Rows in the order they were asked are in random order: every folds-th is held out.
         turn = np.arange(len(Y)) % folds
@@ -111,8 +108,7 @@ class LinearStudent(LabelClassifier):
     def predict_proba(self, X: Any) -> Floats:
         """Return each label's probability: (rows, labels)."""
         check_is_fitted(self, "coef_")
-        validate_data(self, X, accept_sparse="csr", skip_check_array=True, reset=False)
-        rows = check_rows(X)
+        rows = self._rows(X)
         return np.asarray(expit(np.asarray(rows @ self.coef_.T) + self.intercept_), np.float64)
 
 
@@ -149,7 +145,7 @@ class PartialLabels(LabelClassifier):
 
     def fit(self, X: Any, y: npt.ArrayLike) -> PartialLabels:
         """Fit to (rows, labels) of 1, 0, probabilities and -1: such cells are left out."""
-        X = validate_data(self, X, accept_sparse="csr", allow_nd=True)
+        X = self._rows(X, reset=True, images=True)
         Y = check_targets(y, X.shape[0])
         model = LogisticRegression(max_iter=1000) if self.estimator is None else self.estimator
         if isinstance(model, MultiOutputClassifier):
@@ -162,26 +158,37 @@ class PartialLabels(LabelClassifier):
     def predict_proba(self, X: Any) -> Floats:
         """Return each label's probability: (rows, labels)."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", allow_nd=True, reset=False)
+        X = self._rows(X, images=True)
         return np.stack([_ask(model, X) for model in self.estimators_], axis=1)
 
 
-def binarized(y: npt.NDArray[Any], classes: Any) -> tuple[Labels, npt.NDArray[Any]]:
-    """Return (rows,) classes as (rows, labels) of 0 and 1, and the classes in order."""
+def binarized(y: Any, classes: Any) -> tuple[Labels, npt.NDArray[Any]]:
+    """Return (rows,) classes as (rows, labels) of 0 and 1, -1 if unknown; and the classes."""
     if classes is None:
         raise InputError(
             "classes",
             "must be given if y has one axis: the set of classes is public, and must not be "
             "taken from private records",
         )
-    check_classification_targets(y)
     known = np.unique(np.asarray(classes))
+    check_classification_targets(known)
     if len(known) < 2:
         raise InputError("classes", f"must be more than one class, got {known.tolist()}")
-    strange = ~np.isin(y, known)
-    if strange.any():
-        raise InputError("y", f"must contain only classes; row {strange.argmax()} has another")
-    return np.asarray(label_binarize(y, classes=known), np.int8), known
+    cells = np.asarray(y, object).tolist()
+    Y = np.zeros((len(cells), len(known)), np.int8)
+    places = {name: place for place, name in enumerate(known.tolist())}
+    for row, cell in enumerate(cells):
+        place = places.get(cell) if isinstance(cell, Hashable) else None
+        if place is not None:
+            Y[row, place] = 1
+        elif cell is None or (isinstance(cell, float) and cell != cell):
+            Y[row] = ABSTAIN
+        else:
+            sealed = f"it is {shown(cell)}"
+            raise InputError(
+                "y", f"must contain only classes; row {row} has another", sealed=sealed
+            )
+    return Y[:, 1:] if len(known) == 2 else Y, known
 
 
 def train_student(

@@ -25,7 +25,7 @@ from ...errors import InputError, PrivoteWarning
 from ..direct.dpsgd import DPSGDClassifier
 from ..networks.image import ImageNetwork
 from ..pictures import PictureEncoder
-from ..rows import Floats, Labels, label_probabilities
+from ..rows import Floats, Labels, label_probabilities, worded
 from ..tables import TableEncoder
 from .mixmatch import MixMatchClassifier
 
@@ -92,7 +92,8 @@ class SavedStudent:
         """
         if self.encoder is not None:
             X = self.encoder.numbers(X)
-        return label_probabilities(self.model, X, len(self.label_names))
+        with worded("X", "must be rows like those that the student learnt from"):
+            return label_probabilities(self.model, X, len(self.label_names))
 
     def predict(self, X: Any) -> Labels:
         """Return 1 where a label's probability reaches its threshold: (rows, labels)."""

@@ -23,7 +23,7 @@ from __future__ import annotations
 import random
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -37,9 +37,10 @@ from sklearn.exceptions import DataConversionWarning
 
 from ...datasets.records import keyed_parts
 from ...entropy import Entropy
-from ...errors import InputError, shown, whole
+from ...errors import InputError, whole
 from ...learning.workers import each, one_thread
 from ...ledger import Ledger
+from ...votes.names import identities
 from ..linear import one_class
 from ..networks.architectures import seeded
 from ..rows import (
@@ -51,6 +52,7 @@ from ..rows import (
     label_probabilities,
     take_rows,
     targets,
+    worded,
 )
 from .votes import (
     METRICS,
@@ -245,15 +247,11 @@ def _fit(model: Any, X: Any, Y: Labels, part: Part) -> Any:
         if name == "random_state" or name.endswith("__random_state")
     }
     teacher.set_params(**seeds)
-    try:
+    kind = type(model).__name__
+    rule = f"must be a multi-label classifier; {kind} cannot learn {Y.shape[1]} labels from a part"
+    with worded("teacher", rule):
         teacher.fit(X, targets(teacher, Y))
         label_probabilities(teacher, take_rows(X, slice(0, 1)), Y.shape[1])
-    except (ValueError, TypeError, AttributeError, IndexError, RuntimeError) as error:
-        raise InputError(
-            "teacher",
-            f"must be a multi-label classifier; {type(model).__name__} cannot learn {Y.shape[1]} "
-            f"labels from a part: {error}",
-        ) from error
     return teacher
 
 
@@ -337,8 +335,8 @@ def partition(
     n_records: int,
     n_teachers: int,
     *,
-    ids: Iterable[Any] | None = None,
-    groups: Iterable[Any] | None = None,
+    ids: Any = None,
+    groups: Any = None,
     key: bytes | int,
 ) -> Parts:
     """Return the part of each record, from 0 to ``n_teachers - 1``.
@@ -350,8 +348,8 @@ def partition(
     n_teachers
         How many parts.
     ids
-        (records,) the records' names: whole numbers, texts or bytes. Records of the same name land
-        in the same part. Without names a record is its row number.
+        (records,) the records' names: whole numbers or texts. Records of the same name land in the
+        same part. Without names a record is its row number.
     groups
         (records,) names of what must stay together, such as the patient; they take the place of
         ``ids``, and the promise is for a whole group.
@@ -378,45 +376,18 @@ def partition(
     return keyed_parts(names, whole("n_teachers", n_teachers), key=_key(key), purpose=_PURPOSE)
 
 
-def part_names(
-    n_records: int, ids: Iterable[Any] | None = None, groups: Iterable[Any] | None = None
-) -> Sequence[Any]:
+def part_names(n_records: int, ids: Any = None, groups: Any = None) -> Any:
     """Return by which name each record finds its part: group, id or row number; checked."""
     records = whole("n_records", n_records)
-    names = None if ids is None else _names("ids", ids, records)
-    people = None if groups is None else _names("groups", groups, records)
+    names = None if ids is None else identities(ids, "ids", records)
+    people = None if groups is None else identities(groups, "groups", records)
     if names is not None and people is not None:
-        _check_consistent(names, people)
+        pairs = set(zip(names.tolist(), people.tolist(), strict=True))
+        if len(pairs) > len(set(names.tolist())):  # such a record would reach two teachers
+            rule = "must give all records of one id the same group, and one id has two"
+            raise InputError("groups", rule)
     chosen = people if people is not None else names
     return range(records) if chosen is None else chosen
-
-
-def _names(argument: str, names: Iterable[Any], records: int) -> list[Any]:
-    if isinstance(names, str | bytes):
-        raise InputError(argument, f"must be a list of names, got one {type(names).__name__}")
-    listed = names.tolist() if isinstance(names, np.ndarray) else list(names)
-    if len(listed) != records:
-        raise InputError(argument, f"must name every record ({records}), got {len(listed)} names")
-    for kind in set(map(type, listed)):
-        if kind is bool or not issubclass(kind, int | np.integer | str | bytes):
-            place = next(place for place, name in enumerate(listed) if type(name) is kind)
-            raise InputError(
-                f"{argument}[{place}] must be an integer, a text or bytes, got {kind.__name__}",
-                sealed=f"it is {shown(listed[place])}",
-            )
-    return listed
-
-
-def _check_consistent(ids: list[Any], groups: list[Any]) -> None:
-    """Refuse a record that belongs to two groups: it would reach two teachers."""
-    seen: dict[Any, Any] = {}
-    for name, group in zip(ids, groups, strict=True):
-        if seen.setdefault(name, group) != group:
-            raise InputError(
-                "groups",
-                "must give all records of one id the same group, and one id has two",
-                sealed=f"the id {name!r:.60} has {seen[name]!r:.60} and {group!r:.60}",
-            )
 
 
 def _key(key: bytes | int) -> bytes:

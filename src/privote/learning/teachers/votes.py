@@ -26,7 +26,7 @@ from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
 from ...errors import InputError, whole
-from ...votes.cube import Ballots, BallotSource, Threshold, check_threshold
+from ...votes.cube import Threshold, check_threshold
 from ..linear import Layer, Solver, answer
 from ..rows import (
     Floats,
@@ -38,6 +38,7 @@ from ..rows import (
     label_probabilities,
     row_size,
     take_rows,
+    worded,
 )
 
 Rule = str | Threshold
@@ -184,22 +185,6 @@ def _hash(queries: npt.NDArray[Any], voice: int) -> Hashes:
         return np.asarray(bits ^ (bits >> np.uint64(31)))
 
 
-class TeacherPool:
-    """Ballots of a few teachers on every row of the pool: (rows, voters, labels) bool."""
-
-    near = None
-    voter_names = None
-
-    def __init__(self, votes: npt.NDArray[np.bool_], limit: int | None) -> None:
-        self.votes, self.limit = votes, limit
-        self.voters, self.labels = votes.shape[1:]
-
-    def take(self, rows: npt.NDArray[np.int64]) -> BallotSource:
-        """Return the ballots on these rows, in this order."""
-        ballots = Ballots.from_array(self.votes[rows])
-        return ballots if self.limit is None else ballots.clip(self.limit)
-
-
 # -- teachers that were trained --------------------------------------------------------------------
 
 Answers = npt.NDArray[np.float32]
@@ -322,7 +307,8 @@ class TrainedTeacher:
             return answer(X, self.layer)
         answers = np.tile(self.constant, (count_rows(X), 1))
         for model, labels in self.models:
-            given = label_probabilities(model, X, len(labels))
+            with worded("X", f"must be rows that {who} can answer about"):
+                given = label_probabilities(model, X, len(labels))
             if not np.isfinite(given).all():
                 raise InputError(f"{who} must return finite numbers, got NaN or infinity")
             answers[:, labels] = np.clip(given, 0, 1)
@@ -381,20 +367,16 @@ class LinearTeachers(LabelClassifier):
 
     def fit(self, X: Any, y: npt.ArrayLike) -> LinearTeachers:
         """Fit to (records, features) and (records, labels) of 1, 0 and -1 (unknown)."""
-        solver, rows = self.solver(), check_rows(X)
+        solver, rows = self.solver(), self._rows(X, reset=True)
         Y = check_labels(y, rows.shape[0])
         self.layers_ = [solver.fit(rows, Y)]
-        self.n_features_in_ = rows.shape[1]
         self.classes_ = np.arange(Y.shape[1])
         return self
 
     def predict_proba(self, X: Any) -> Chances:
         """Return each label's probability (rows, labels)."""
         check_is_fitted(self, "layers_")
-        rows = check_rows(X)
-        if rows.shape[1] != self.n_features_in_:
-            raise InputError("X", f"must have {self.n_features_in_} features, got {rows.shape[1]}")
-        return answer(rows, self.layers_[0])
+        return answer(self._rows(X), self.layers_[0])
 
     def solver(self) -> Solver:
         """Return what fits it; parameters that make no sense are refused."""
