@@ -113,12 +113,6 @@ class TallyVoting(Mechanism):
         return ("sigma", "tau", "grid")
 
     @classmethod
-    def variants(cls, sigma: float) -> tuple[Mechanism, ...]:
-        """Return none: a comparison is of mechanisms that release labels."""
-        del sigma
-        return ()
-
-    @classmethod
     def audited(cls) -> tuple[Mechanism, ...]:
         """Return whole ballots and clipped ones."""
         return cls(sigma=2.0), cls(sigma=2.0, tau=1.2)

@@ -79,11 +79,6 @@ class TauVoting(CellMechanism):
         return GaussianLink(sigma=self.sigma).log_probs(margins, voters)
 
     @classmethod
-    def variants(cls, sigma: float) -> tuple[Mechanism, ...]:
-        """Return both norms, with the paper's bounds."""
-        return cls(sigma=sigma, tau=1.8), cls(sigma=sigma, tau=3.4, norm=1)
-
-    @classmethod
     def audited(cls) -> tuple[Mechanism, ...]:
         """Return both norms, with bounds that clip small ballots."""
         return cls(sigma=2.0, tau=1.2), cls(sigma=2.0, tau=1.5, norm=1)
