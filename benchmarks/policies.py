@@ -67,13 +67,13 @@ def at_the_door(budget: Budget, poll: Poll, before: Sequence[Step], step: Step) 
         return 0
 
 
-def _charge(ledger: Ledger, budget: Budget, poll: Poll, step: Step, consumer: str) -> int:
-    # A consumer for each step: the same allowance for the same one would go on uncharged.
+def _charge(ledger: Ledger, budget: Budget, poll: Poll, step: Step, owner: str) -> int:
+    # An owner for each step: the same allowance for the same one would go on uncharged.
     if step.guarantee == "worst-case":
         votes = np.zeros((step.times or _MOST, poll.voters, 1), bool)
-        door = Guardian(step.mechanism, budget, ledger, guarantee="worst-case", consumer=consumer)
+        door = Guardian(step.mechanism, budget, ledger, guarantee="worst-case", owner=owner)
         return door.release(votes, queries=step.times).answered
-    door = Guardian(step.mechanism, budget, ledger, allowance=step.times, consumer=consumer)
+    door = Guardian(step.mechanism, budget, ledger, allowance=step.times, owner=owner)
     return min(int(door.register(poll.voters, 1).each.max()), _MOST // FACTOR)
 
 

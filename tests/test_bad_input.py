@@ -156,7 +156,6 @@ INPUT: Table = {
         *each(label, "dataset", "", 5, "  "),
         lambda: LEDGER.set_budget(BUDGET, dataset=""),
     ],
-    "consumer": each(label, "consumer", ""),
     "ledger": each(label, "ledger", ".", 5, b"x.db", ""),
     "owner": each(guardian, "owner", 5),
     "budget": [*each(guardian, "budget", 5), lambda: LEDGER.set_budget(None, dataset="d")],

@@ -102,7 +102,7 @@ def test_another_charge_is_not_resumed(tmp_path: Path) -> None:
     orders, path = pv.DEFAULT_ORDERS, tmp_path / "a.draft"
     budget = pv.Budget(epsilon=8.0, delta=1e-5)
     with closing(pv.Ledger.open(tmp_path / "a.ledger")) as book:
-        given: dict[str, Any] = {"ledger": book, "budget": budget, "orders": orders}
+        given: dict[str, Any] = {"ledger": book, "budget": budget}
         given |= {"dataset": "d", "stamp": {"guarantee": "test"}}
         with Draft(path, {}) as draft:
             Accounts(**given, draft=draft).charge(orders * 0.01)

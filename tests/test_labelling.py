@@ -119,19 +119,18 @@ def test_published_numbers_do_not_depend_on_the_votes(votes: np.ndarray) -> None
         assert facts[0] == facts[1]
 
 
-def test_a_statement_says_what_when_and_for_whom(votes: np.ndarray, tmp_path: Path) -> None:
+def test_a_statement_says_what_and_when(votes: np.ndarray, tmp_path: Path) -> None:
     setting: dict[str, Any] = {
         "mechanism": pv.BinaryVoting(sigma=4.0),
         **BUDGET,
         "ledger": tmp_path / "a.ledger",
         "dataset": "ward 7",
-        "consumer": "registry",
         "guarantee": "allowance",
     }
     first, second = (pv.label(votes, **setting) for _ in range(2))
     assert (first.so_far, second.so_far) == (len(votes), 2 * len(votes))
     text = second.statement()
-    for word in ("'ward 7'", "'registry'", *second.drawn, second.made, f"{2 * len(votes)} queries"):
+    for word in ("'ward 7'", *second.drawn, second.made, f"{2 * len(votes)} queries"):
         assert word in text
     assert "do not add up" not in first.statement()
     assert first.digest != second.digest

@@ -80,7 +80,6 @@ def label(
     threshold: Threshold = None,
     ledger: Any = None,
     dataset: str = "default",
-    consumer: str | None = None,
     voter_ids: Sequence[Any] | None = None,
     output: str | os.PathLike[str] | Output | None = None,
     resume: bool = False,
@@ -126,8 +125,8 @@ def label(
         (queries, labels): for ``"allowance"``, a public guess of the labels; default: zeros.
     threshold
         For probabilities: a vote is a yes at or above this value; one value, or one per label.
-    ledger, dataset, consumer
-        A :class:`privote.Ledger` or its path, and names in it. The budget then covers all runs on
+    ledger, dataset
+        A :class:`privote.Ledger` or its path, and a name in it. The budget then covers all runs on
         the data set, in all processes. Without a ledger it covers this call only.
     voter_ids
         Names of the voters, by which a ledger recognises them in later calls; default: the names in
@@ -174,7 +173,7 @@ def label(
     if plan_for is not None and ledger is None:
         raise InputError("plan_for", "needs a `ledger`, which keeps what is left for later calls")
     asked = {"epsilon": epsilon, "delta": delta, "guarantee": guarantee, "seed": seed}
-    asked |= {"dataset": dataset, "consumer": consumer, "queries": queries}
+    asked |= {"dataset": dataset, "queries": queries}
     asked |= {"mechanism": mechanism, "plan_for": plan_for}
     asked |= {} if output is None else output.asked
     if output is None and resume:
@@ -228,7 +227,6 @@ def label(
                 Ledger.in_memory() if ledger is None else ledger,
                 guarantee=guarantee,
                 dataset=dataset,
-                consumer=consumer,
                 voter_ids=names if guarantee == "allowance" else voter_ids,
                 seed=seed,
                 draft=draft,
@@ -526,8 +524,8 @@ class Electorate:
     voter_ids
         Names of the voters; required if their order changes between batches or some are absent.
         Without names a voter is identified by its position, which must never change.
-    ledger, dataset, consumer
-        Where the allowance is kept, and under which names. An electorate with the same mechanism,
+    ledger, dataset
+        Where the allowance is kept, and under which name. An electorate with the same mechanism,
         voters and names continues from the ledger.
     seed
         ``None``: secure randomness. An integer makes every batch a simulation.
@@ -554,7 +552,6 @@ class Electorate:
         voter_ids: Sequence[Any] | None = None,
         ledger: Ledger | None = None,
         dataset: str = "default",
-        consumer: str | None = None,
         seed: int | None = None,
     ) -> None:
         check_electorate(voters, labels)
@@ -566,7 +563,6 @@ class Electorate:
             Budget(epsilon=epsilon, delta=delta),
             Ledger.in_memory() if ledger is None else ledger,
             dataset=dataset,
-            consumer=consumer,
             allowance=allowance,
             voter_ids=voter_ids,
             seed=seed,

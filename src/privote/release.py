@@ -38,7 +38,7 @@ RECORD = "a record"
 PERSON = "a person, with all their records"
 
 
-FORMAT = 3  # of what is saved
+FORMAT = 4  # of what is saved
 
 # What is no fact: digests say what it is, or nobody may know it.
 _APART = ("labels", "tallies", "chances", "query_names", "sealed")
@@ -229,7 +229,7 @@ def rows_of(facts: Mapping[str, Any]) -> list[Fact]:
         ("accountant", "accountant", _ACCOUNTANTS[learnt and learnt["exact"]]),
         ("rule", "what may depend on released labels", _adaptively(facts)),
         ("random", "random source", "a seed" if simulated else _CRYPTOGRAPHIC),
-        ("dataset", "data set", _dataset(facts)),
+        ("dataset", "data set", repr(facts["dataset"])),
         ("ledger", "ledger", place),
         ("made", "made", facts["made"]),
         ("sha256", "labels' SHA-256 digest", digests),
@@ -285,11 +285,6 @@ def _processed(texts: Sequence[str]) -> str | None:
     return f"{'; '.join(texts)}. This costs no privacy budget" if texts else None
 
 
-def _dataset(facts: Mapping[str, Any]) -> str:
-    whom = "" if facts["consumer"] is None else f", for {facts['consumer']!r}"
-    return f"{facts['dataset']!r}{whom}"
-
-
 def _expected(facts: Mapping[str, Any]) -> list[tuple[str, str, str | None]]:
     """Return what is to be expected of labels that were drawn; of tallies see the headline."""
     if facts["forecast"] is None:
@@ -336,17 +331,10 @@ def _adaptively(facts: Mapping[str, Any]) -> str:
     text = "later queries, baselines and the time to stop"
     if facts["ledger"] is None:
         return f"{text}; the budget covers this run only"
-    text += (
-        "; also the mechanism, settings and number of later charges: the data set's budget of "
-        f"epsilon {rounded_up(facts['budget'])} is {facts['rule']}, fixed in advance, and holds "
-        "for all charges together"
-    )
-    if facts["consumer"] is None:
-        return text
     return (
-        f"{text}. This epsilon bounds what {facts['consumer']!r} learns, provided that it learns "
-        "nothing from other consumers of the data set and that no voter used released labels; "
-        "the data set's budget bounds what everybody learns together"
+        f"{text}; also the mechanism, settings and number of later charges: the data set's budget "
+        f"of epsilon {rounded_up(facts['budget'])} is {facts['rule']}, fixed in advance, and holds "
+        "for all charges together"
     )
 
 
@@ -568,8 +556,8 @@ class Release(Shown):
         True if a seed was given: the draws are reproducible and protect nobody.
     ledger
         Number and digest of the ledger entry after which this was drawn; None without a file.
-    dataset, consumer
-        Whose votes, and for whom: names in the ledger.
+    dataset
+        Whose votes: a name in the ledger.
     new
         Whether this is the first charge to the data set in a ledger that lasts.
     rule
@@ -627,7 +615,6 @@ class Release(Shown):
     simulated: bool = False
     ledger: dict[str, Any] | None = None
     dataset: str = "default"
-    consumer: str | None = None
     new: bool = False
     rule: str | None = None
     so_far: int | None = None

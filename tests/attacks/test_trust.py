@@ -129,7 +129,6 @@ FORGED: dict[str, Any] = {
     "terms": {"order": 2.0},
     "simulated": True,
     "dataset": "another",
-    "consumer": "nobody",
     "new": False,
     "rule": "exclusive",
     "so_far": 1,

@@ -12,6 +12,7 @@ from tests.refusals import refused
 
 import privote as pv
 from privote.capc.charges import Charges, Prices
+from privote.guardian import Accounts
 
 TAU = pv.TauVoting(sigma=4.0, tau=1.3, grid=64)
 
@@ -43,8 +44,13 @@ def test_every_batch_costs_everybody_but_who_asks_its_worst_case() -> None:
 def test_nothing_is_charged_if_one_budget_does_not_allow_it() -> None:
     ledger = pv.Ledger.in_memory()
     one = charges(ledger, epsilon=30.0)
-    ledger.set_budget(pv.Budget(epsilon=30.0, delta=1e-5).shared(), dataset="p2")
-    ledger.set_budget(pv.Budget(epsilon=0.5, delta=1e-5), dataset="p2", consumer="q0")
+    budget = pv.Budget(epsilon=30.0, delta=1e-5).shared()
+    ledger.set_budget(budget, dataset="p2")
+    rest = 0.99 * ledger.reading().slope(pv.DEFAULT_ORDERS, "p2")
+    stamp = {"guarantee": "worst-case"}
+    Accounts(ledger=ledger, budget=budget, dataset="p2", stamp=stamp).charge(
+        rest * pv.DEFAULT_ORDERS
+    )
     before = ledger.published()
     with pytest.raises(pv.BudgetError, match=r"set 'p2' .*allows 0 more queries of q0"):
         one.take("q0", 3, "a" * 32)
@@ -109,7 +115,6 @@ def test_nobody_else_goes_on_with_a_coalitions_account() -> None:
             delta=1e-5,
             ledger=some.ledger,
             dataset="p0",
-            consumer="q0",
         )
     assert some.ledger.published() == before
 

@@ -47,7 +47,7 @@ BAD: dict[str, tuple[dict[str, Any], str | None]] = {
     "mechanism": ({"mechanism": pv.PluralityVoting(sigma=1.0)}, "mechanism"),
     "no grid": ({"mechanism": pv.TauVoting(sigma=1.0, tau=1.0)}, "grid"),
     "coarse": ({"mechanism": pv.TauVoting(sigma=1.0, tau=1.0, grid=1)}, "grid"),
-    "guarantee": ({"guarantee": "ptr"}, "guarantee"),
+    "guarantee": ({"guarantee": "data-dependent"}, "guarantee"),
     "epsilon": ({"epsilon": 0}, "epsilon"),
     "delta": ({"delta": 1.0}, "delta"),
     "guardian asks": ({"guardian": "q0"}, "guardian"),

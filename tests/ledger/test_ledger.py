@@ -64,15 +64,6 @@ def test_budget_and_kind_of_guarantee_once_set_stay(path: Path) -> None:
     label(path, guarantee="data-dependent", queries=5, dataset="study")
 
 
-def test_consumer_has_a_budget_of_its_own(path: Path) -> None:
-    with closing(pv.Ledger.open(path)) as ledger:
-        ledger.set_budget(pv.Budget(epsilon=8.0, delta=1e-5), dataset="d")
-        ledger.set_budget(pv.Budget(epsilon=4.0, delta=1e-5), dataset="d", consumer="lab")
-    small, rest = label(path, consumer="lab", **ALL).answered, label(path, **ALL).answered
-    assert small == label(None, epsilon=4.0, **ALL).answered
-    assert small + rest == label(None, **ALL).answered
-
-
 def test_published_view_holds_nothing_sealed(path: Path) -> None:
     release = label(path, guarantee="data-dependent", queries=20)
     text = json.dumps(pv.Ledger.open(path).published())

@@ -24,7 +24,7 @@ _KNOWN = {
 
 
 @derived(
-    asked=Group(of="label", without=("ledger", "dataset", "consumer")),
+    asked=Group(of="label", without=("ledger", "dataset")),
     mechanism=Group(of=MechanismFlags, instead={"name": (options.Name, "auto")}),
     account=Group(of=Account, without=("electorate",)),
 )

@@ -38,7 +38,7 @@ _PANELS = {
     "Mechanism": "clip",
     "Outcome": "seats quota shares mechanism",
     "Budget": "epsilon delta guarantee queries plan_for baseline voter_ids ledger beside dataset "
-    "consumer electorate people budget",
+    "electorate people budget",
     "Where it runs": "backend workers address chunk group",
 }
 _PANEL = {name: panel for panel, names in _PANELS.items() for name in names.split()}
@@ -352,8 +352,6 @@ class Account:
     ----------
     dataset
         The data set's name in the ledger: its budget is for all runs together.
-    consumer
-        Who receives the labels, by name in the ledger.
     electorate
         With ``ledger``: a name under which the same records, with the same ids or groups, continue
         with what is left of their allowance in a later run. Without it every run is a new charge.
@@ -362,7 +360,6 @@ class Account:
     ledger: Annotated[str | None, typer.Option(metavar="FILE|ADDRESS")] = None
     beside: Path | None = None
     dataset: str = "default"
-    consumer: str | None = None
     electorate: str | None = None
 
     def __post_init__(self) -> None:
@@ -386,7 +383,7 @@ class Account:
     @property
     def arguments(self) -> dict[str, Any]:
         """What the library is called with."""
-        return {"ledger": self.place, "dataset": self.dataset, "consumer": self.consumer}
+        return {"ledger": self.place, "dataset": self.dataset}
 
 
 # -- a mechanism -----------------------------------------------------------------------------------

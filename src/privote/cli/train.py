@@ -15,7 +15,7 @@ from . import options
 from .options import Account, Group, MechanismFlags, derived
 
 _RULES = ("prevalence", "tuned")  # for a teacher's probabilities
-_ACCOUNT = ("ledger", "dataset", "consumer", "electorate")
+_ACCOUNT = ("ledger", "dataset", "electorate")
 
 
 @derived(asked=Group(of="collect_votes", without=("progress",)))

@@ -45,8 +45,8 @@ class Guardian:
         ``"worst-case"``, from the number of queries.
     guarantee
         ``"allowance"``, ``"worst-case"`` or ``"data-dependent"``: see :func:`privote.label`.
-    dataset, consumer, owner
-        Names in the ledger: whose votes, for whom, and on whose behalf.
+    dataset, owner
+        Names in the ledger: whose votes, and on whose behalf.
     allowance
         For ``"allowance"``: ``None`` for the largest that fits; or smaller, one number or one per
         voter.
@@ -80,7 +80,6 @@ class Guardian:
         *,
         guarantee: str = "allowance",
         dataset: str = "default",
-        consumer: str | None = None,
         owner: str | None = None,
         allowance: int | npt.ArrayLike | None = None,
         voter_ids: Sequence[Any] | None = None,
@@ -103,9 +102,8 @@ class Guardian:
         if not isinstance(budget, Budget):
             raise InputError("budget", "must be a privote.Budget", budget)
         check_name("dataset", dataset)
-        for name, value in (("consumer", consumer), ("owner", owner)):
-            if value is not None:
-                check_name(name, value)
+        if owner is not None:
+            check_name("owner", owner)
         if not isinstance(ledger, Ledger | Location | str | os.PathLike):
             raise InputError("ledger", "must be a Ledger or its path", ledger)
         if not isinstance(protects, str) or not protects.strip() or len(protects.splitlines()) > 1:
@@ -126,7 +124,6 @@ class Guardian:
             ledger=self._ledger,
             budget=budget,
             dataset=dataset,
-            consumer=consumer,
             stamp=stamp,
             conditional=guarantee == "data-dependent",
             draft=draft,

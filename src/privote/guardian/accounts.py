@@ -23,7 +23,7 @@ from ..files import Draft
 from ..ledger import Budget, Ledger
 from ..ledger.records import STAMPED, Entry, digest_of
 from ..ledger.store import CommittedError
-from ..ledger.totals import Account, Scope, Totals, draft_of, packed, terms_of
+from ..ledger.totals import Account, Totals, draft_of, packed, terms_of
 from ..mechanisms.base import describe
 from ..release import VOTER, Release, Sealed
 from ..votes.cube import Counts
@@ -38,14 +38,16 @@ Roll = Mapping[str, tuple[str, str]]  # the digests of each voter's name
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Accounts:
-    """What one data set may cost, for one consumer, and what was charged to it.
+    """What one data set may cost, and what was charged to it.
 
     Attributes
     ----------
     ledger, budget
         Where charges enter, and what the data set may cost in all.
-    dataset, consumer
-        Whose data, for whom: as the ledger has these names, if it has them.
+    dataset
+        Whose data: as the ledger has this name, if it has it.
+    consumer
+        For whom: in a coalition, whose labels are for one of its sites.
     stamp
         What every entry says besides: the guarantee, the mechanism's parameters, the owner.
     conditional
@@ -71,10 +73,8 @@ class Accounts:
         if self.draft is not None:
             self.draft.check_ledger(lasts=self.ledger.lasts)
         totals = self.ledger.reading()
-        dataset, consumer = totals.known((self.dataset, self.consumer))
-        object.__setattr__(self, "dataset", dataset)
-        object.__setattr__(self, "consumer", consumer)
-        object.__setattr__(self, "new", (dataset, None) not in totals.charged)
+        object.__setattr__(self, "dataset", totals.known(self.dataset))
+        object.__setattr__(self, "new", self.dataset not in totals.charged)
 
     @property
     def claim(self) -> str | None:
@@ -82,19 +82,14 @@ class Accounts:
         return self.draft.claim if self.draft is not None and self.ledger.lasts else None
 
     @property
-    def scope(self) -> Scope:
-        """The data set and the consumer, as the ledger names them."""
-        return self.dataset, self.consumer
-
-    @property
     def left(self) -> float | None:
         """What charges have left of the data set's epsilon; None where that is not kept."""
-        return self.ledger.reading().left((self.dataset, None)) if self.ledger.lasts else None
+        return self.ledger.reading().left(self.dataset) if self.ledger.lasts else None
 
     @property
     def rule(self) -> str | None:
         """How charges to the data set add up; None before its first entry."""
-        known = self.ledger.reading().budgets.get((self.dataset, None))
+        known = self.ledger.reading().budgets.get(self.dataset)
         return None if known is None else known.counted
 
     # -- charges -----------------------------------------------------------------------------------
@@ -106,7 +101,7 @@ class Accounts:
         with self._transaction(totals) as sums:
             if self.paid(sums, curve) is not None:
                 return
-            if sums.fitting(curve, DEFAULT_ORDERS, self.scope, 1) < 1:
+            if sums.fitting(curve, DEFAULT_ORDERS, self.dataset, 1) < 1:
                 raise BudgetError(f"{self._named} does not have enough left for this charge")
             self.enter(self._charge(curve, facts or {}))
 
@@ -128,7 +123,7 @@ class Accounts:
             if entry is not None:
                 self.paid(sums, entry["queries"] * each)
                 return min(most, int(entry["queries"]))
-            fit = sums.fitting(each, DEFAULT_ORDERS, self.scope, most)
+            fit = sums.fitting(each, DEFAULT_ORDERS, self.dataset, most)
             if fit < (needed or 1):
                 who = "" if self.consumer is None else f" of {self.consumer}"
                 raise BudgetError(
@@ -143,19 +138,6 @@ class Accounts:
         with self._transaction() as totals:
             if self.paid(totals) is None:
                 self.enter(self._charge(None, facts), {"rdp": curve.tolist()})
-
-    def _check_untouched(self, totals: Totals, epsilon: float, delta: float) -> None:
-        if (self.dataset, None) in totals.charged:
-            raise BudgetError(
-                f"this needs the whole budget of data set {self.dataset!r}, and part of it is spent"
-            )
-        own = totals.budgets.get(self.scope)
-        if own is not None and (epsilon > own.epsilon or delta > own.delta):
-            raise BudgetError(
-                f"this spends `epsilon={rounded_up(epsilon)}`, `delta={rounded_up(delta)}` at "
-                f"once, more than the budget of {self.consumer!r}: {rounded_up(own.epsilon)}, "
-                f"{rounded_up(own.delta)}"
-            )
 
     # -- allowances --------------------------------------------------------------------------------
 
@@ -182,7 +164,7 @@ class Accounts:
 
         def bought(totals: Totals) -> tuple[Floats, dict[str, Any]]:
             each = surprise()
-            most = totals.fitting(FACTOR * each, DEFAULT_ORDERS, self.scope, MOST)
+            most = totals.fitting(FACTOR * each, DEFAULT_ORDERS, self.dataset, MOST)
             if most < 1 or (wanted is not None and wanted.max() < 1):
                 raise self._nothing_left(totals)
             if wanted is not None and wanted.max() > most:
@@ -218,10 +200,14 @@ class Accounts:
 
         def bought(totals: Totals) -> tuple[Floats | None, dict[str, Any]]:
             if once:
-                self._check_untouched(totals, self.budget.epsilon, self.budget.delta)
+                if self.dataset in totals.charged:
+                    raise BudgetError(
+                        f"this needs the whole budget of data set {self.dataset!r}, and part of it "
+                        "is spent"
+                    )
                 return None, {"everything": True, "allowance": 0, "learnt": settle(None)}
-            whole = totals.budgets[self.dataset, None].filter(DEFAULT_ORDERS).slope()
-            rho = totals.slope(DEFAULT_ORDERS, self.scope)
+            whole = totals.budgets[self.dataset].filter(DEFAULT_ORDERS).slope()
+            rho = totals.slope(DEFAULT_ORDERS, self.dataset)
             if rho < _LITTLE * whole:
                 raise BudgetError(f"nothing is left of {self._named}; the ledger lists its charges")
             return rho * DEFAULT_ORDERS, {"allowance": 0, "learnt": settle(rho)}
@@ -266,7 +252,7 @@ class Accounts:
     ) -> None:
         """Charge an allowance under a name of its own, if it fits; inside a transaction."""
         curve, most = FACTOR * allowance.max() * surprise, int(allowance.max())
-        if most < 1 or totals.fitting(curve, DEFAULT_ORDERS, self.scope, 1) < 1:
+        if most < 1 or totals.fitting(curve, DEFAULT_ORDERS, self.dataset, 1) < 1:
             raise self._nothing_left(totals)
         more = {"account": account, "allowance": plain(allowance)}
         self.enter(self._charge(curve, {**facts, **more}))
@@ -284,7 +270,7 @@ class Accounts:
                 f"data set {self.dataset!r} protects {known}: it cannot be combined with a release "
                 f"that protects {mine}. Name another data set"
             )
-        return self.ledger.fix_budget(totals, self.budget, (self.dataset, None), self.conditional)
+        return self.ledger.fix_budget(totals, self.budget, self.dataset, self.conditional)
 
     # -- what is drawn -----------------------------------------------------------------------------
 
@@ -373,9 +359,9 @@ class Accounts:
     @property
     def entry(self) -> dict[str, Any]:
         """What every entry says."""
-        scope = {"dataset": self.dataset, "consumer": self.consumer}
+        whom = {} if self.consumer is None else {"consumer": self.consumer}
         claims = {} if self.claim is None else {"claim": self.claim}
-        return {**scope, **self.stamp, **claims}
+        return {"dataset": self.dataset, **whom, **self.stamp, **claims}
 
     def _charge(self, curve: Floats | None, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the entry of a charge says."""
@@ -401,11 +387,11 @@ class Accounts:
         )
 
     def _nothing_left(self, totals: Totals) -> BudgetError:
-        if (self.dataset, None) in totals.charged:
+        if self.dataset in totals.charged:
             return BudgetError(
                 f"what is left of {self._named} does not allow one surprise per voter with "
                 f"{self._mechanism}. To continue an allowance that is already charged, use the "
-                "same mechanism, voters, names and consumer"
+                "same mechanism, voters and names"
             )
         return BudgetError(
             f"{self._named} does not allow one surprise per voter with {self._mechanism}: use a "

@@ -131,7 +131,6 @@ class Issuer:
             simulated=self.entropy.simulated,
             ledger=self.accounts.ledger.last_entry(),
             dataset=self.accounts.dataset,
-            consumer=self.accounts.consumer,
             new=self.accounts.new and self.accounts.ledger.lasts,
             rule=self.accounts.rule if terms is None or "learnt" in terms else None,
             left=self.accounts.left,

@@ -74,7 +74,6 @@ class Job:
     cache: Path | None = None
     ledger: Any = None
     dataset: str = "default"
-    consumer: str | None = None
     electorate: str | None = None
     seed: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -107,7 +106,7 @@ class Job:
 
     def asked(self) -> dict[str, Any]:
         """Return what whoever resumes must ask for again."""
-        named = ("epsilon", "delta", "method", "labels", "seed", "dataset", "consumer")
+        named = ("epsilon", "delta", "method", "labels", "seed", "dataset")
         read = ("columns", "id_column", "group_column", "electorate", "size")
         return {
             **{name: getattr(self, name) for name in (*named, *read)},
@@ -238,7 +237,6 @@ def trained(
             groups=private.groups,
             ledger=job.ledger,
             dataset=job.dataset,
-            consumer=job.consumer,
             electorate=job.electorate,
             seed=job.seed,
             progress=progress,

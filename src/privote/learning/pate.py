@@ -164,7 +164,6 @@ class PATEClassifier(Shown, LabelClassifier):
         classes: Sequence[Any] | None = None,
         ledger: Any = None,
         dataset: str = "default",
-        consumer: str | None = None,
         electorate: str | None = None,
         size_public: bool = False,
         seed: int | None = None,
@@ -189,8 +188,8 @@ class PATEClassifier(Shown, LabelClassifier):
         classes
             Required if y has one axis: the set of classes, which is public and must not be taken
             from private records.
-        ledger, dataset, consumer
-            Where the budget is kept, and under which names; see :func:`privote.label`. Every fit is
+        ledger, dataset
+            Where the budget is kept, and under which name; see :func:`privote.label`. Every fit is
             a new charge, unless ``electorate`` is given. The ledger also keeps the parts.
         electorate
             A name under which the same records go on with what is left of their allowance in a
@@ -239,7 +238,7 @@ class PATEClassifier(Shown, LabelClassifier):
         order: Rows = random.permutation(X_public.shape[0]).astype(np.int64)
         asked = {"rows": len(order), "labels": Y.shape[1], "dataset": dataset, "seed": seed}
         asked |= {"epsilon": self.epsilon, "delta": self.delta, "voters": self.voters}
-        asked |= {"guarantee": self.guarantee, "consumer": consumer}
+        asked["guarantee"] = self.guarantee
         known = seed is not None or self.guarantee == "data-dependent"
         budget = Budget(epsilon=self.epsilon, delta=self.delta)
         guarantee = self.guarantee
@@ -273,7 +272,6 @@ class PATEClassifier(Shown, LabelClassifier):
                     Ledger.in_memory() if ledger is None else ledger,
                     guarantee=guarantee,
                     dataset=dataset,
-                    consumer=consumer,
                     voter_ids=None if ledger is None else names,
                     seed=seed,
                     protects=who.protected(

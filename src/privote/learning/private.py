@@ -138,7 +138,6 @@ class PrivateClassifier(Shown, LabelClassifier):
         groups: Any = None,
         ledger: Any = None,
         dataset: str = "default",
-        consumer: str | None = None,
         electorate: str | None = None,
         seed: int | None = None,
         progress: Any = None,
@@ -163,7 +162,7 @@ class PrivateClassifier(Shown, LabelClassifier):
         ids, groups
             (records,) names of the records, or of the persons they belong to; or the name of a
             column of ``records``. With groups the promise is for persons.
-        ledger, dataset, consumer, electorate
+        ledger, dataset, electorate
             Where the budget is kept, and under which names; see :class:`privote.PATEClassifier`.
         seed
             An integer makes a simulation, which protects nobody.
@@ -195,7 +194,7 @@ class PrivateClassifier(Shown, LabelClassifier):
             _warn(doubt)
         self.method_, self.numbers_ = chosen.method, numbers
         account = {"ids": ids, "groups": groups, "ledger": ledger, "dataset": dataset}
-        account |= {"consumer": consumer, "progress": progress, "draft": draft, "resume": resume}
+        account |= {"progress": progress, "draft": draft, "resume": resume}
         if chosen.method in VOTERS:
             # Teachers, an embedding and what is expected follow from the number of records.
             account |= {"electorate": electorate, "seed": seed, "size_public": True}

@@ -65,7 +65,7 @@ from .store import (
     Store,
     UnsettledError,
 )
-from .totals import Budget, Scope, Totals
+from .totals import Budget, Totals
 
 __all__ = ["Budget", "Ledger", "Location", "Verification"]
 
@@ -321,44 +321,48 @@ class Ledger:
         self._totals.add(row, self._chain)
         return row
 
-    def set_budget(self, budget: Budget, *, dataset: str, consumer: str | None = None) -> None:
-        """Fix what a data set, or one consumer of it, may cost. Once set, it stays."""
+    def set_budget(self, budget: Budget, *, dataset: str) -> None:
+        """Fix what a data set may cost. Once set, it stays."""
         if not isinstance(budget, Budget):
             raise InputError("budget", "must be a privote.Budget", budget)
         with self.writing() as totals:
-            self.fix_budget(totals, budget, totals.known((dataset, consumer)))
+            self.fix_budget(totals, budget, totals.known(dataset))
 
     def fix_budget(
         self,
         totals: Totals,
         budget: Budget,
-        scope: Scope,
+        dataset: str,
         conditional: bool | None = None,
     ) -> Budget:
-        """Set a scope's budget if it has none, and return it as it stands.
+        """Set a data set's budget if it has none, and return it as it stands.
 
         Refuses to change it, or to mix kinds of promise: a data-dependent release on the same votes
         would void the unconditional promise of all the others, so a data set keeps to one kind.
         """
-        known, kind = totals.budgets.get(scope), totals.conditional.get(scope[0])
+        known, kind = totals.budgets.get(dataset), totals.conditional.get(dataset)
         if kind is not None and conditional is not None and kind != conditional:
             raise BudgetError(
-                f"data set {scope[0]!r} is for {'data-dependent' if kind else 'unconditional'} "
+                f"data set {dataset!r} is for {'data-dependent' if kind else 'unconditional'} "
                 "releases only: the two kinds of guarantee cannot be combined on the same votes"
             )
         if known is not None:
             if budget.differs(known):
                 raise BudgetError(
-                    f"the budget of {_name(scope)} is {known} and stays; you asked for {budget}"
+                    f"the budget of data set {dataset!r} is {known} and stays; you asked for "
+                    f"{budget}"
                 )
             return known
-        if scope in totals.charged:
+        if dataset in totals.charged:
             # Whoever sets it now has seen what was released: its order would follow the history.
-            raise BudgetError(f"a budget of {_name(scope)} must be set before its first charge")
-        if totals.known(scope) != scope:  # somebody made it since this name was looked up
-            raise BudgetError(f"{_name(totals.known(scope))} exists by now: repeat the call")
+            raise BudgetError(
+                f"the budget of data set {dataset!r} must be set before its first charge"
+            )
+        name = totals.known(dataset)
+        if name != dataset:  # somebody made it since this name was looked up
+            raise BudgetError(f"data set {name!r} exists by now: repeat the call")
         settled = budget.shared() if self.lasts else budget
-        body: dict[str, Any] = {"kind": "budget", "dataset": scope[0], "consumer": scope[1]}
+        body: dict[str, Any] = {"kind": "budget", "dataset": dataset}
         body |= {"epsilon": settled.epsilon, "delta": settled.delta}
         rule, orders = ("exclusive", None) if settled.order is None else ("shared", [settled.order])
         self.append({**body, "rule": rule, "orders": orders})
@@ -384,17 +388,17 @@ class Ledger:
 
         For what must stay the same over runs and known to nobody, such as a partition's key.
         """
-        name = self.known(dataset)[0]
-        return bytes.fromhex(self._chain.seal(canonical(["secret", purpose, name])))
+        named = canonical(["secret", purpose, self.known(dataset)])
+        return bytes.fromhex(self._chain.seal(named))
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def known(self, dataset: str, consumer: str | None = None) -> Scope:
-        """Return the names that this ledger has for a data set and a consumer, if it has them.
+    def known(self, dataset: str) -> str:
+        """Return the name that this ledger has for a data set, if it has one.
 
         Names are compared folded (:func:`privote.votes.names.folded`); a new one stays as it is.
         """
-        return self.reading().known((dataset, consumer))
+        return self.reading().known(dataset)
 
     def published(self) -> list[dict[str, Any]]:
         """Return the entries as they may be shown: nothing that depends on votes."""
@@ -412,23 +416,22 @@ class Ledger:
         totals = self.reading()
         return [
             {
-                "dataset": scope[0],
-                "consumer": scope[1],
-                "kind": _KINDS[totals.conditional.get(scope[0])],
+                "dataset": dataset,
+                "kind": _KINDS[totals.conditional.get(dataset)],
                 "rule": budget.counted,
                 "epsilon": budget.epsilon,
                 "delta": budget.delta,
-                "used": totals.used(scope),
-                "left": totals.left(scope),
+                "used": totals.used(dataset),
+                "left": totals.left(dataset),
             }
-            for scope, budget in totals.budgets.items()
+            for dataset, budget in totals.budgets.items()
         ]
 
     def allowances(self) -> list[dict[str, Any]]:
         """Return every learnt allowance: for how many queries it is, and how many are answered."""
         return [
             {
-                **{name: json.loads(known.terms)[name] for name in ("dataset", "consumer")},
+                "dataset": json.loads(known.terms)["dataset"],
                 "voters": len(known.spent),
                 "planned": known.learnt["planned"],
                 "answered": known.queries,
@@ -494,9 +497,7 @@ class Ledger:
         copy = cls(SQLiteStore.of(held.rows), held.chain, None)
         with closing(copy):
             with copy.writing():
-                copy.append(
-                    {"kind": "restored", "dataset": None, "consumer": None, "backup": held.at}
-                )
+                copy.append({"kind": "restored", "dataset": None, "backup": held.at})
             held.put(location, copy._store.rows())
         with closing(cls.open(location, readonly=True)) as ledger:
             return ledger.verify()
@@ -519,10 +520,6 @@ def _operator() -> dict[str, str]:
     except (ImportError, KeyError, OSError):  # a user without a name, as in a container
         user = str(os.getuid())
     return {"user": user, "host": platform.node()}
-
-
-def _name(scope: Scope) -> str:
-    return f"data set {scope[0]!r}" + (f" for {scope[1]!r}" if scope[1] else "")
 
 
 # -- where it lies ---------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """What was drawn from what was charged, and whether a statement is about that.
 
 After every draw an entry of the kind *outcome* records, sealed, the digest of the numbers that were
-drawn and what their release states. Sealed, because labels for one consumer are not for all who see
+drawn and what their release states. Sealed, because labels are not for all who see
 the published view, and few labels are found again from their digest by trying.
 
 A digest in a file proves nothing: whoever edits a fact makes another. The ledger's does, as far as
@@ -30,7 +30,7 @@ from .totals import unsealed
 # What an outcome records of a release, sealed, besides the digest of what was drawn.
 _OF_ONE = ("answered", "abstained", "terms", "so_far", "left", "new", "made")  # of one draw
 STATED = ("epsilon", "rule", *_OF_ONE)
-STAMPED = ("dataset", "consumer", "guarantee", "mechanism", "simulated", "protects")
+STAMPED = ("dataset", "guarantee", "mechanism", "simulated", "protects")
 _SIZES = ("voters", "labels")
 _UNRECORDED = {"ledger", "digest", "version", "format", "method"}  # or what differs by version
 _LONG = 200  # letters
@@ -146,9 +146,7 @@ class Records:
             entry = Entry(number=row.number, digest=row.digest, body=body, hidden=hidden)
             self.entries.append(entry)
         self.charges = self._of("charge")
-        self._budgets = {
-            e.body["dataset"]: e.body for e in self._of("budget") if e.body["consumer"] is None
-        }
+        self._budgets = {e.body["dataset"]: e.body for e in self._of("budget")}
         self.outcomes = [entry for entry in self._of("outcome") if "drawn" in entry.hidden]
 
     def _of(self, kind: str) -> list[Entry]:

@@ -21,7 +21,6 @@ from .chain import Chain, canonical
 from .store import START, Head, Row
 
 Counts = npt.NDArray[np.int64]
-Scope = tuple[str, str | None]  # data set, and consumer or None for all of them
 
 _LARGE = 20.0  # epsilon: the most that the papers use
 _TERMS = ("dataset", "consumer", "owner", "mechanism", "simulated", "labels")
@@ -31,7 +30,7 @@ _LONGEST = 1000  # characters of a name, which stands in every entry
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """The privacy budget of a data set: for all its consumers together, or for one of them.
+    """The privacy budget of a data set.
 
     Parameters
     ----------
@@ -119,32 +118,6 @@ def check_name(argument: str, value: Any) -> str:
     return value
 
 
-def check_scope(scope: Scope) -> None:
-    """Refuse a data set or a consumer whose name no entry can carry."""
-    for argument, name in zip(("dataset", "consumer"), scope, strict=True):
-        if argument == "dataset" or name is not None:
-            check_name(argument, name)
-
-
-def known_as(argument: str, value: str, known: Iterable[str]) -> str:
-    """Return the known name that a name stands for: itself, or the one that folds to the same.
-
-    A name that nobody knows yet stays as it is. Known names that fold together are not merged:
-    what folds to two of them, and is neither, is refused.
-    """
-    names = set(known)
-    if check_name(argument, value) in names:
-        return value
-    same = sorted(name for name in names if folded(name) == folded(value))
-    if len(same) > 1:
-        raise InputError(
-            argument,
-            f"must match one of the ledger's names exactly: {', '.join(map(ascii, same))}",
-            value,
-        )
-    return same[0] if same else value
-
-
 def terms_of(body: dict[str, Any]) -> str:
     """Return what an allowance was charged for: only the same terms go on with it."""
     return canonical({key: body.get(key) for key in _TERMS})
@@ -203,12 +176,12 @@ class Totals:
     """The sums over all entries so far."""
 
     head: Head = (0, START)  # number and digest of the last entry
-    budgets: dict[Scope, Budget] = field(default_factory=dict)
+    budgets: dict[str, Budget] = field(default_factory=dict)
     conditional: dict[str, bool] = field(default_factory=dict)
     protects: dict[str, str | None] = field(default_factory=dict)
-    filters: dict[Scope, RenyiFilter] = field(default_factory=dict)
+    filters: dict[str, RenyiFilter] = field(default_factory=dict)
     orders: dict[str, Floats] = field(default_factory=dict)
-    charged: set[Scope] = field(default_factory=set)
+    charged: set[str] = field(default_factory=set)
     spent_whole: set[str] = field(default_factory=set)
     accounts: dict[str, Account] = field(default_factory=dict)
     restored: list[dict[str, Any]] = field(default_factory=list)
@@ -216,50 +189,54 @@ class Totals:
     outcomes: dict[str, list[int]] = field(default_factory=dict)  # their entries, by draft
     reached: dict[str, int] = field(default_factory=dict)  # the last claim of each draft
 
-    def known(self, scope: Scope) -> Scope:
-        """Return a scope by the names that the entries have, if they have them; see known_as."""
-        scopes = self.budgets.keys() | self.charged
-        dataset = known_as("dataset", scope[0], (each[0] for each in scopes))
-        if scope[1] is None:
-            return dataset, None
-        consumers = (each[1] for each in scopes if each[0] == dataset and each[1] is not None)
-        return dataset, known_as("consumer", scope[1], consumers)
+    def known(self, dataset: str) -> str:
+        """Return the entries' name of a data set: the same, or the one that folds to the same.
 
-    def filter(self, scope: Scope, orders: Floats) -> RenyiFilter:
-        """Return what a scope's budget has admitted so far."""
-        return self.filters.get(scope) or self.budgets[scope].filter(orders)
+        A name that nobody knows yet stays as it is. Known names that fold together are not merged:
+        what folds to two of them, and is neither, is refused.
+        """
+        names = self.budgets.keys() | self.charged
+        if check_name("dataset", dataset) in names:
+            return dataset
+        same = sorted(name for name in names if folded(name) == folded(dataset))
+        if len(same) > 1:
+            raise InputError(
+                "dataset",
+                f"must match one of the ledger's names exactly: {', '.join(map(ascii, same))}",
+                dataset,
+            )
+        return same[0] if same else dataset
 
-    def fitting(self, each: Floats, orders: Floats, scope: Scope, most: int) -> int:
-        """Return how many costs ``each``, up to ``most``, still fit every budget of a scope."""
-        known = self.orders.get(scope[0])
+    def filter(self, dataset: str, orders: Floats) -> RenyiFilter:
+        """Return what a data set's budget has admitted so far."""
+        return self.filters.get(dataset) or self.budgets[dataset].filter(orders)
+
+    def fitting(self, each: Floats, orders: Floats, dataset: str, most: int) -> int:
+        """Return how many costs ``each``, up to ``most``, still fit a data set's budget."""
+        known = self.orders.get(dataset)
         if known is not None and not np.array_equal(known, orders):
             raise InputError("orders", "must equal those of the data set's earlier charges")
-        if scope[0] in self.spent_whole:
+        if dataset in self.spent_whole:
             return 0
-        for limited in {(scope[0], None), scope} & self.budgets.keys():
-            most = self.filter(limited, orders).fitting(each, most)
-        return most
+        return self.filter(dataset, orders).fitting(each, most)
 
-    def slope(self, orders: Floats, scope: Scope) -> float:
-        """Return the largest rho so that rho times the order still fits every budget of a scope."""
-        if scope[0] in self.spent_whole:
-            return 0.0
-        limits = {(scope[0], None), scope} & self.budgets.keys()
-        return min(self.filter(limit, orders).slope() for limit in limits)
+    def slope(self, orders: Floats, dataset: str) -> float:
+        """Return the largest rho so that rho times the order still fits a data set's budget."""
+        return 0.0 if dataset in self.spent_whole else self.filter(dataset, orders).slope()
 
-    def used(self, scope: Scope) -> float | None:
-        """Return the epsilon of all charges of a scope; None where it is not unconditional."""
-        if self.conditional.get(scope[0]):
+    def used(self, dataset: str) -> float | None:
+        """Return the epsilon of all charges to a data set; None where it is not unconditional."""
+        if self.conditional.get(dataset):
             return None
-        if scope[0] in self.spent_whole:
-            return self.budgets[scope].epsilon
-        return self.filters[scope].epsilon() if scope in self.filters else 0.0
+        if dataset in self.spent_whole:
+            return self.budgets[dataset].epsilon
+        return self.filters[dataset].epsilon() if dataset in self.filters else 0.0
 
-    def left(self, scope: Scope) -> float | None:
-        """Return what charges have left of a scope's epsilon, and 0 where that is rounding."""
-        if scope not in self.budgets or (used := self.used(scope)) is None:
+    def left(self, dataset: str) -> float | None:
+        """Return what charges have left of a data set's epsilon, and 0 where that is rounding."""
+        if dataset not in self.budgets or (used := self.used(dataset)) is None:
             return None
-        budget = self.budgets[scope].epsilon
+        budget = self.budgets[dataset].epsilon
         return budget - used if used < budget * (1 - _ROUNDING) else 0.0
 
     def add(self, row: Row, chain: Chain) -> None:
@@ -270,7 +247,6 @@ class Totals:
             told = {"entry": row.number, "at": row.at, "backup": body["backup"]}
             self.restored.append(told)
             return
-        scope = (body["dataset"], body.get("consumer"))
         if body.get("claim") is not None:
             draft, place = draft_of(body["claim"])
             self.reached[draft] = max(place, self.reached.get(draft, 0))
@@ -279,9 +255,9 @@ class Totals:
         if body["kind"] == "budget":
             (order,) = body["orders"] or (None,)
             known = Budget(epsilon=body["epsilon"], delta=body["delta"], order=order)
-            self.budgets[scope] = known
+            self.budgets[body["dataset"]] = known
         elif body["kind"] == "charge":
-            self._add_charge(scope, body, row, chain)
+            self._add_charge(body, row, chain)
         elif body["kind"] == "learnt":
             account = self.accounts[body["account"]]
             account.mechanism = body["mechanism"]
@@ -289,20 +265,21 @@ class Totals:
         elif body["kind"] == "answer":
             self._add_answer(body, row, chain)
 
-    def _add_charge(self, scope: Scope, body: dict[str, Any], row: Row, chain: Chain) -> None:
-        self.conditional.setdefault(scope[0], body["guarantee"] == "data-dependent")
-        self.protects.setdefault(scope[0], body.get("protects"))
-        self.charged |= {scope, (scope[0], None)}
+    def _add_charge(self, body: dict[str, Any], row: Row, chain: Chain) -> None:
+        dataset = body["dataset"]
+        self.conditional.setdefault(dataset, body["guarantee"] == "data-dependent")
+        self.protects.setdefault(dataset, body.get("protects"))
+        self.charged.add(dataset)
         if body.get("claim") is not None:
             self.claims[body["claim"]] = body
         if body.get("everything"):
-            self.spent_whole.add(scope[0])
+            self.spent_whole.add(dataset)
         if body["rdp"] is not None:
             curve, orders = np.array(body["rdp"]), np.array(body["orders"])
-            self.orders[scope[0]] = orders
-            for limited in {scope, (scope[0], None)} & self.budgets.keys():
-                self.filters[limited] = self.filter(limited, orders)
-                self.filters[limited].add(curve)
+            self.orders[dataset] = orders
+            if dataset in self.budgets:
+                self.filters[dataset] = self.filter(dataset, orders)
+                self.filters[dataset].add(curve)
         if "account" in body:
             hidden = unsealed(row, body, chain) if "seal" in body else {}
             roll, voters, curve = hidden.get("roll"), body["voters"], body["rdp"]

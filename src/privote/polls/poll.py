@@ -221,8 +221,8 @@ def _charged(
     simulated: bool,
 ) -> Accounts:
     """Charge the price to the people's budget; it is on disk when this returns."""
-    people = book.known(people)[0]
-    known = book.reading().budgets.get((people, None))
+    people = book.known(people)
+    known = book.reading().budgets.get(people)
     if known is None:
         whole = Budget(epsilon=plan.asked if budget is None else budget, delta=plan.delta)
     elif budget is not None and budget != known.epsilon:
@@ -254,9 +254,7 @@ def _sizes(plan: PollPlan) -> dict[str, int]:
 def _recorded(result: PollResult, accounts: Accounts) -> PollResult:
     """Enter what was drawn and is stated; return it with where, and what the budget was by then."""
     book = accounts.ledger
-    now = next(
-        each for each in book.standing() if (each["dataset"], each["consumer"]) == accounts.scope
-    )
+    now = next(each for each in book.standing() if each["dataset"] == accounts.dataset)
     result = replace(
         result,
         people=accounts.dataset,

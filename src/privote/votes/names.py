@@ -1,7 +1,7 @@
 """What data sets, queries, voters and labels are called.
 
 Names of queries and labels are public and travel to the release. Names of voters are known to
-whoever keeps allowances, and never leave. Data sets, consumers and voters are compared by
+whoever keeps allowances, and never leave. Data sets and voters are compared by
 :func:`folded`: a space, a capital or an invisible character makes no other person of anybody.
 """
 

@@ -38,7 +38,7 @@ from ...files import Draft, drafted
 from ...guardian import Accounts
 from ...ledger import Budget, Ledger
 from ...ledger.records import digest_of, stated
-from ...ledger.totals import check_scope
+from ...ledger.totals import check_name
 from ...release import PERSON, RECORD, SIMULATED, Fact, Shown, new_to
 from ..rows import (
     Floats,
@@ -91,7 +91,6 @@ class PrivateTraining(LabelClassifier):
         groups: npt.ArrayLike | None = None,
         ledger: Any = None,
         dataset: str = "default",
-        consumer: str | None = None,
         draft: str | os.PathLike[str] | Draft | None = None,
         resume: bool = False,
     ) -> Self:
@@ -108,8 +107,8 @@ class PrivateTraining(LabelClassifier):
             (rows,) names of the records: rows of one name are one record.
         groups
             (rows,) whose each row is: the promise is then for persons.
-        ledger, dataset, consumer
-            Where the budget is kept, and under which names; charged before training starts.
+        ledger, dataset
+            Where the budget is kept, and under which name; charged before training starts.
         draft
             A new file, in which what is drawn is kept: whatever fails after the charge, it was paid
             for once. It stays; remove it when the model is saved.
@@ -121,9 +120,9 @@ class PrivateTraining(LabelClassifier):
             warn_of_scikit_learn(ledger)
         settings = self.get_params().items()
         asked = {name: str(value) for name, value in settings if name != "progress"}
-        asked |= {"dataset": dataset, "consumer": str(consumer)}
+        asked["dataset"] = dataset
         with drafted(draft, asked, resume=resume) as kept:
-            account = {"ledger": ledger, "dataset": dataset, "consumer": consumer, "draft": kept}
+            account = {"ledger": ledger, "dataset": dataset, "draft": kept}
             return self._fit(X, y, X_public, ids, groups, account)
 
     def _fit(
@@ -385,7 +384,6 @@ def begin(
     released: str = GRADIENTS,
     ledger: Any = None,
     dataset: str = "default",
-    consumer: str | None = None,
     draft: Draft | None = None,
 ) -> Paid:
     """Settle the noise of a training, and charge it if there is a ledger.
@@ -403,8 +401,8 @@ def begin(
     records, labels, simulated, persons, released
         Facts about the training: how many records take part, how many labels they have, whether
         the noise comes from a seed, whether each record stands for a person, what leaves.
-    ledger, dataset, consumer
-        A ledger or its place, and the names in it; see :func:`privote.label`.
+    ledger, dataset
+        A ledger or its place, and a name in it; see :func:`privote.label`.
     draft
         Where what is drawn will be kept: what the run that it is of has charged is not charged
         again, and the noise is the one that was charged.
@@ -418,13 +416,12 @@ def begin(
     if ledger is None:
         noise = plan.noise_multiplier(epsilon, delta)
     else:
-        check_scope((dataset, consumer))  # before a ledger is made
+        check_name("dataset", dataset)  # before a ledger is made
         with Ledger.at(ledger) as book:
             accounts = Accounts(
                 ledger=book,
                 budget=Budget(epsilon=epsilon, delta=delta),
                 dataset=dataset,
-                consumer=consumer,
                 stamp={
                     "guarantee": released,
                     "simulated": simulated,
@@ -481,7 +478,7 @@ def _charge(
 
         def fits(noise: float) -> bool:
             curve = plan.rdp(noise, DEFAULT_ORDERS)
-            return totals.fitting(curve, DEFAULT_ORDERS, accounts.scope, 1) > 0
+            return totals.fitting(curve, DEFAULT_ORDERS, accounts.dataset, 1) > 0
 
         least = low = high = plan.noise_multiplier(budget.epsilon, budget.delta)
         while not fits(high):
