@@ -25,7 +25,6 @@ from .accounting.renyi import epsilon as to_epsilon
 from .accounting.renyi import rounded_up
 from .errors import InputError, PrivoteWarning, whole
 from .files import Draft, beside, check_new, complete
-from .forecast import forecast
 from .guardian import AUTO, Guardian, record_kept, seats
 from .guardian.accounts import plain
 from .ledger import Budget, Ledger
@@ -34,6 +33,7 @@ from .mechanisms import Mechanism, mechanism_of
 from .mechanisms.base import check_electorate
 from .mechanisms.tally import PERCENT
 from .planning.budget import queries_for
+from .planning.forecast import forecast
 from .release import GUARANTEES, HELPS, Release, Sealed, decide, digest_of_facts
 from .votes.cube import Ballots, BallotSource, Threshold
 
@@ -311,7 +311,7 @@ def with_forecast(
     near: npt.ArrayLike | None = None,
     few: bool = False,
 ) -> Release:
-    """Return released labels with what is to be expected of them; see :mod:`privote.forecast`.
+    """Return released labels with what is to be expected of them (`planning.forecast`).
 
     How long an allowance lasts is not told where surprises are ``few``, because of a baseline or
     of voters who seldom speak.

@@ -160,10 +160,6 @@ class Mechanism(ABC):
     ) -> Floats:
         """Return what one query costs at most on any votes: (orders,)."""
 
-    @abstractmethod
-    def unanimous(self, voters: int, labels: int) -> float:
-        """Return how often a label that every voter wants, and nothing else, is released as 1."""
-
     def total_cost(self, tally: Any, orders: Floats, bound: str) -> Floats:
         """Price a whole tally: (orders,)."""
         return np.asarray(self.cost(tally, orders, bound).sum(axis=0))

@@ -172,12 +172,6 @@ class TallyVoting(Mechanism):
         one = self.noise.above(tally.voters * self.steps / 2 - tally.steps)
         return np.stack([1 - one, one, np.zeros_like(one)], axis=-1)
 
-    def unanimous(self, voters: int, labels: int) -> float:
-        """Return how often a label that every voter wants has a noisy tally above one half."""
-        check_electorate(voters, labels)
-        full = np.array([[voters * int(self.weights(1)[1])]], np.int64)
-        return float(self.cell_probabilities(Tally(full, voters))[0, 0, 1])
-
     # -- outcomes ----------------------------------------------------------------------------------
 
     def support(self, voters: int) -> Counts:

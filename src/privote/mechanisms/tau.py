@@ -118,12 +118,6 @@ class TauVoting(CellMechanism):
         weighted = block.weighted(self.weights(block.labels))
         return CellTally(2 * weighted - block.voters, block.voters, False)
 
-    def unanimous(self, voters: int, labels: int) -> float:
-        """Return how often a label that every voter wants, and nothing else, is released as 1."""
-        check_electorate(voters, labels)
-        margin = 2 * (self.weights(1)[1] * voters) - voters
-        return float(np.exp(self.log_probs(np.array(margin), voters)[1]))
-
     def cost(self, tally: CellTally, orders: Floats, bound: str) -> Floats:
         """Price each query: the labels that cost most to lose and to gain, within the norm."""
         queries, labels = tally.margins.shape

@@ -5,8 +5,8 @@ and `sigma_for`; for polls, :mod:`privote.planning.polls`. On votes that are pub
 or paid for: `tune`, which looks at the votes and is covered by no guarantee.
 """
 
-from ..forecast import YES
 from .budget import allowance_for, queries_for, sigma_for
+from .forecast import YES, chance_of_one, forecast
 from .tallies import Plan, plan
 from .tuning import Trial, tune
 
@@ -15,6 +15,8 @@ __all__ = [
     "Plan",
     "Trial",
     "allowance_for",
+    "chance_of_one",
+    "forecast",
     "plan",
     "queries_for",
     "sigma_for",
