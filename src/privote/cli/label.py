@@ -138,7 +138,7 @@ def label(
         rule = "cannot be combined with `resume`: a draft keeps no sealed numbers"
         raise InputError("show_sealed", rule)
     mech = mechanism.build() if mechanism.named else "auto"
-    if probabilities is not None and getattr(mech, "name", "tally") != "tally":
+    if probabilities is not None and not (isinstance(mech, str) or mech.name == "tally"):
         raise InputError("probabilities", "needs mechanism auto or tally", str(mech))
     names: Sequence[str] | None = None if voter_ids is None else read_names(voter_ids)
     read = [path for path in (Path(votes), baseline, voter_ids) if path is not None]

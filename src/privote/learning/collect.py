@@ -447,7 +447,7 @@ def _cast(task: _Task) -> None:
             except Exception as error:  # a model may fail as it likes
                 why = " ".join(_worded(error).split())[:300]
                 where = f"{voter.label} on queries {start} to {stop - 1}"
-                sealed = getattr(error, "sealed", None)
+                sealed = error.sealed if isinstance(error, InputError) else None
                 raise BallotError(f"{where}: {why}", sealed=sealed) from error
     if _digest(task.folder.read(_ATTRIBUTES)) != task.claim:
         raise InputError("output", f"{task.folder.place!r} is now used by another run")
@@ -575,7 +575,7 @@ def open_rows(rows: Any) -> Rows:
         opened = Rows(table, len(raw), 8 * len(raw.columns), digest, file)
     else:
         array = _array(file, suffix) if file else rows
-        size = row_size(array) * getattr(getattr(array, "dtype", None), "itemsize", 64)
+        size = row_size(array) * (array.dtype.itemsize if hasattr(array, "dtype") else 64)
         opened = Rows(array, count_rows(array), size, digest or joblib.hash(rows), file)
     if not opened.count:
         raise InputError("rows", "must have at least one")
