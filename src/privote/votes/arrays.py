@@ -157,6 +157,8 @@ def readable(name: str, kind: str) -> Iterator[None]:
         yield
     except (InputError, MissingExtraError):
         raise
+    except ImportError:
+        raise missing_extra("files", f"reading a {kind}") from None
     except Exception as error:  # zarr and pyarrow have their own error trees, and leave them
         raise BallotError(name, f"is not a readable {kind}: {why(error)}") from None
 
@@ -247,13 +249,11 @@ def _open_zarr(place: str, what: str, inside: str) -> tuple[Any, str]:
     for file, size in files.items():
         if file.endswith(("zarr.json", ".zarray", ".zattrs")) and size > _METADATA:
             raise BallotError(name, f"has more than {_METADATA} bytes of metadata")
-    try:
-        import zarr
-    except ImportError:
-        raise missing_extra("files", "reading Zarr") from None
     in_group = {f"{inside}/zarr.json", f"{inside}/.zarray"} & files.keys()
     folder = f"{inside}/" if in_group else ""
     with readable(name, _ZARR):
+        import zarr
+
         array = zarr.open_array(f"{place}/{folder}".rstrip("/"), mode="r")
         facts = json.loads(json.dumps(array.metadata.to_dict(), default=str))
         codecs = [facts.get("compressor"), *facts.get("codecs", ()), *(facts.get("filters") or ())]
@@ -296,15 +296,17 @@ class ZarrCube(LazyCube):
     def check_chunks(self, files: Mapping[str, int]) -> None:
         """Refuse votes of which a chunk was lost: zarr would read it as votes of no."""
         sides = zip(self.shape, self._array.shards or self._array.chunks, strict=True)
-        # One after the other: metadata may claim more chunks than there is memory for their names.
-        for place in product(*(range(-(-side // chunk)) for side, chunk in sides)):
-            chunk = self._folder + self._array.metadata.encode_chunk_key(place)
-            if chunk not in files:
-                raise BallotError(
-                    self.name,
-                    f"has no chunk {chunk!r}: it was lost, or zarr left it out because it holds "
-                    "only the fill value. Write all votes, with zarr's option write_empty_chunks",
-                )
+        counts = [-(-side // chunk) for side, chunk in sides]
+        # Fewer files than chunks are few: metadata may claim more than there is memory to list.
+        if math.prod(counts) > len(files) or not all(
+            self._folder + self._array.metadata.encode_chunk_key(place) in files
+            for place in product(*map(range, counts))
+        ):
+            raise BallotError(
+                self.name,
+                "lacks a chunk: it was lost, or zarr left it out because it holds only the fill "
+                "value. Write all votes, with zarr's option write_empty_chunks",
+            )
 
     def _slab(self, start: int, stop: int) -> Array:
         return np.asarray(self._array[start:stop])
@@ -377,13 +379,11 @@ class ParquetCube(LazyCube):
 
 def _open_parquet(place: str, name: str) -> tuple[Any, int]:
     """Return a Parquet file, which pyarrow finds by its path or URL, and its size in bytes."""
-    try:
-        import pyarrow.fs as fs
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise missing_extra("files", "reading Parquet") from None
     if not is_url(place):
         check_file(place, _FILE)
+    with readable(name, _PARQUET):
+        import pyarrow.fs as fs
+        import pyarrow.parquet as pq
     with reached(place, _FILE):
         system, path = fs.FileSystem.from_uri(place)
         facts = system.get_file_info(path)
@@ -542,10 +542,8 @@ def stored_files(place: str, what: str) -> dict[str, int]:
 @lru_cache(maxsize=256)
 def file_system(place: str) -> tuple[Any, str]:
     """Return fsspec's file system of a path or URL, and the path there."""
-    try:
+    with readable(place, "folder"):
         import fsspec
-    except ImportError:
-        raise missing_extra("files", "Zarr") from None
     if not is_url(place):
         return fsspec.filesystem("file"), place
     system, path = fsspec.core.url_to_fs(place)
