@@ -225,12 +225,12 @@ class Ballots(BallotSource):
             missing = array.dtype.kind in "if" or not typed
         if threshold is not None:
             bar = check_threshold(threshold, array.shape[2])
-            check_probabilities(array, or_missing=missing)
+            check_votes(array, probable=True, or_missing=missing)
             return cls(shape, lambda a, b: as_votes(array[a:b], missing, bar), missing=missing)
         if soft is None:
             soft = array.dtype.kind == "f" and typed
         if steps > 1 and soft:
-            check_probabilities(array, or_missing=True)
+            check_votes(array, probable=True)
             return cls(shape, lambda a, b: in_steps(array[a:b], steps), missing=True, steps=steps)
         if check_votes(array) and not missing:
             raise BallotError("may_be_missing", "is False, but some votes are missing (-1)")
@@ -465,47 +465,29 @@ def check_threshold(threshold: Threshold, labels: int) -> Floats:
     return bar
 
 
-def _slabs(array: Cells) -> Iterator[tuple[int, npt.NDArray[Any]]]:
-    step = block_queries(array.shape[1], array.shape[2])
-    for start in range(0, array.shape[0], step):
-        yield start, array[start : start + step]
+def check_votes(array: Cells, *, probable: bool = False, or_missing: bool = True) -> bool:
+    """Refuse anything but 0 and 1, or probabilities, and -1 or NaN; return whether any is missing.
 
-
-def _odd(rule: str, bad: npt.NDArray[np.bool_], slab: npt.NDArray[Any], start: int) -> BallotError:
-    query, voter, label = (int(i) for i in np.argwhere(bad)[0])
-    return BallotError(
-        f"votes[query {start + query}, voter {voter}, label {label}]",
-        rule,
-        sealed=f"it is {slab[query, voter, label]}",
-    )
-
-
-def check_probabilities(array: Cells, *, or_missing: bool = False) -> None:
-    """Refuse anything but numbers in [0, 1], and -1 or NaN if allowed; name the first."""
-    if array.dtype.kind not in "fiub":
-        raise BallotError(f"probabilities must be numbers, got dtype {array.dtype}")
-    for start, slab in _slabs(array):
-        bad = ~(((slab >= 0) & (slab <= 1)) | (or_missing & _no_vote(slab)))
-        if bad.any():
-            rule = "must be a probability in [0, 1]" + f" or missing ({MISSING})" * or_missing
-            raise _odd(rule, bad, slab, start)
-
-
-def check_votes(array: Cells) -> bool:
-    """Refuse anything but 0, 1, and -1 or NaN; return whether any vote is missing."""
+    The message names the first that is something else.
+    """
     if array.dtype.kind not in "fiub":
         raise BallotError("votes", f"must be bool or numbers, got dtype {array.dtype}")
-    missing, hidden = False, array.dtype == np.bool_
-    for start, slab in _slabs(array):
+    missing, step = False, block_queries(*array.shape[1:])
+    for start in range(0, array.shape[0], step):
+        slab = array[start : start + step]
         # A bool from outside may hide any byte, and bytes are what is added up.
-        slab = slab.view(np.uint8) if hidden else slab
+        slab = slab.view(np.uint8) if slab.dtype == np.bool_ else slab
         absent = _no_vote(slab)
-        bad = slab > 1 if hidden else ~((slab == 0) | (slab == 1) | absent)
+        good = (slab >= 0) & (slab <= 1) if probable else (slab == 0) | (slab == 1)
+        bad = ~(good | (or_missing & absent))
         if bad.any():
-            rule = f"must be 0, 1 or missing ({MISSING})"
-            if slab.dtype.kind == "f":
+            rule = "must be a probability in [0, 1]" if probable else "must be 0, 1"
+            rule += f" or missing ({MISSING})" * or_missing
+            if slab.dtype.kind == "f" and not probable:
                 rule += "; give `threshold` or `soft` if these are probabilities"
-            raise _odd(rule, bad, slab, start)
+            query, voter, label = np.argwhere(bad)[0].tolist()
+            where = f"votes[query {start + query}, voter {voter}, label {label}]"
+            raise BallotError(where, rule, sealed=f"it is {slab[query, voter, label]}")
         missing = missing or bool(absent.any())
     return missing
 
