@@ -508,9 +508,10 @@ def is_long(queries: int, voters: int, labels: int) -> bool:
 def unpacked(rows: Bytes, voters: int, labels: int) -> Bools:
     """Return packed votes (queries, bytes) as (queries, voters, labels), queries last in memory."""
     columns = np.ascontiguousarray(rows.T)  # of bits still, an eighth of the size
-    cells = columns[:, None] >> np.arange(7, -1, -1, dtype=np.uint8)[:, None]
-    cells &= 1
-    flat = cells.reshape(-1, len(rows))[: voters * labels].view(np.bool_)
+    cells = np.empty((len(columns), 8, len(rows)), np.bool_)
+    for bit in range(8):
+        np.not_equal(columns & np.uint8(128 >> bit), 0, out=cells[:, bit])
+    flat = cells.reshape(-1, len(rows))[: voters * labels]
     return flat.reshape(voters, labels, -1).transpose(2, 0, 1)
 
 

@@ -62,25 +62,31 @@ def effective_votes(
         ballot that departs from it anywhere is one.
     """
     guess, (queries, voters, labels) = _guess(baseline, votes), votes.shape
-    counted, spent, refused = votes, np.zeros(voters, np.int64), np.zeros(voters, np.int64)
+    guided = bool(guess.any())
     step = max(1, PIECE // (queries * labels))
-    for group in (slice(start, start + step) for start in range(0, voters, step)):
+    groups = [slice(start, start + step) for start in range(0, voters, step)]
+
+    def departing(group: slice) -> Bools:
         yes = _present(votes[:, group], guess, unit)
-        departs = yes ^ guess
-        size = count(departs, axis=2) if unit == "vote" else departs.any(axis=2).astype(np.uint8)
-        spent[group] = size.sum(axis=0, dtype=np.int64)
-        if (spent[group] > left[group]).any():
-            keep = np.cumsum(size, axis=0, dtype=np.int64) <= left[group]
-            spent[group] = (size * keep).sum(axis=0, dtype=np.int64)
-            refused[group] = (~keep & (size > 0)).sum(axis=0)
-            departs &= keep[:, :, None]
-            yes = np.bitwise_xor(departs, guess, out=departs)
-        elif votes.dtype == np.bool_:
-            continue  # they count as they are
-        if counted is votes:
-            counted = votes.astype(np.bool_)
-        counted[:, group] = yes
-    return np.asarray(counted, np.bool_), spent, refused
+        return yes ^ guess if guided else yes
+
+    size = np.empty((voters, queries), np.min_scalar_type(labels)).T
+    for group in groups:
+        departs = departing(group)
+        size[:, group] = count(departs, axis=2) if unit == "vote" else departs.any(axis=2)
+    spent, refused = size.sum(axis=0, dtype=np.int64), np.zeros(voters, np.int64)
+    if votes.dtype == np.bool_ and (spent <= left).all():
+        return np.asarray(votes, np.bool_), spent, refused
+    counted = np.empty_like(votes, np.bool_)
+    for group in groups:
+        own = size[:, group]
+        keep = np.cumsum(own, axis=0, dtype=np.int64) <= left[group]
+        np.bitwise_and(departing(group), keep[:, :, None], out=counted[:, group])
+        spent[group] = (own * keep).sum(axis=0, dtype=np.int64)
+        refused[group] = (~keep & (own > 0)).sum(axis=0)
+    if guided:
+        counted ^= guess
+    return counted, spent, refused
 
 
 def _guess(baseline: Bools, votes: Votes) -> Bools:
