@@ -259,3 +259,17 @@ def test_a_missing_vote_is_one_cell(missing: Any) -> None:
         assert cells[2, 3, 1] == -1
         cells[2, 3, 1] = VOTES[2, 3, 1]
         assert (cells == VOTES).all()
+
+
+def test_what_objects_show_of_themselves_is_public() -> None:
+    """Not how many ballots were cast, how many records a person has, or how many labels known."""
+    names: dict[str, Any] = {"label_names": (*"abc",), "ids": np.arange(N)}
+    persons = [np.repeat(["ann", "bob"], (some, N - some)) for some in (1, 30)]
+    shown = {
+        repr(MultiLabelData(X=X, Y=cells, groups=who, **names))
+        for cells, who in zip((Y, np.full_like(Y, -1)), persons, strict=True)
+    }
+    for some in (1, 2):
+        cast = np.ones((some, 3), bool)
+        shown.add(repr(pv.SparseBallots(np.arange(some), [0] * some, cast, queries=5, voters=5)))
+    assert len(shown) == 2

@@ -78,7 +78,7 @@ def test_zero_leaves_a_side_empty_and_bad_luck_is_an_error() -> None:
     split = data().split(private=0.9, public=0.1)
     assert len(split.test) == 0
     assert len(split.private) + len(split.public) == 600
-    assert repr(split).startswith("Split(toy: private ")
+    assert repr(split).startswith("Split(toy: private=")
     with pytest.raises(InputError, match=r"test=0\.001 "):
         data(5).split(private=0.5, public=0.499, test=0.001)
     with pytest.raises(InputError, match=r" 0\.6"):

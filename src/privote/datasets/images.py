@@ -128,7 +128,8 @@ class Images:
             with Image.open(path, formats=_FORMATS) as image:
                 return look(image)
         except Exception as error:  # Pillow raises many kinds, by what is wrong with a file
-            raise InputError("an image cannot be read", sealed=f"it is {path}: {error}") from None
+            rule = f"the image in row {np.argmax(self.paths == path)} cannot be read"
+            raise InputError(rule, sealed=f"it is {path}: {error}") from None
 
     def _scaled(self, image: Image) -> Pixels:
         from PIL import Image as Pillow

@@ -204,7 +204,8 @@ def _header(numbered: Iterator[tuple[int, str]], where: str) -> list[Attribute]:
                 rule = "an attribute must be a name, and numeric or a list of values"
                 raise InputError(f"{where}, line {number}: {rule}; got {text[:60]!r}") from None
         elif keyword != "@relation":
-            raise InputError(f"{where}, line {number}: not ARFF: {text[:60]!r}")
+            sealed = f"it is {shown(text)}"  # where @data is missing, a record
+            raise InputError(f"{where}, line {number}: not ARFF", sealed=sealed)
     raise InputError(f"{where}: no @data line; is this an ARFF file?")
 
 

@@ -118,7 +118,9 @@ class MultiLabelData:
         return len(self.Y)
 
     def __repr__(self) -> str:
-        return f"MultiLabelData({self.name}: {_owners(self)}, {len(self.label_names)} labels)"
+        whose = "records" if self.groups is None else "persons"
+        size = f"{_owners(self)} {whose}, {len(self.label_names)} labels"
+        return f"MultiLabelData({self.name}: {size})"
 
     def take(self, rows: Any) -> MultiLabelData:
         """Return some of the records (indices, a slice or a mask); images are not read."""
@@ -190,15 +192,13 @@ class Split:
     test: MultiLabelData
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{side} {_owners(getattr(self, side))}" for side in SIDES)
+        sizes = ", ".join(f"{side}={_owners(getattr(self, side))}" for side in SIDES)
         return f"Split({self.private.name}: {sizes})"
 
 
-def _owners(data: MultiLabelData) -> str:
+def _owners(data: MultiLabelData) -> int:
     """Return how many records there are, or persons: how many records these have is private."""
-    if data.groups is None:
-        return f"{len(data)} records"
-    return f"{len(set(data.groups.tolist()))} persons"
+    return len(data if data.groups is None else set(data.groups.tolist()))
 
 
 def _length(value: Any) -> int:

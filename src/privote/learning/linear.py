@@ -27,8 +27,7 @@ from scipy.special import expit
 from ..errors import positive, whole
 from .rows import Targets
 
-Floats = npt.NDArray[Any]  # float32 or float64, as X is
-Doubles = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float64]
 Layer = tuple[Floats, Floats]  # weights (outputs, inputs), biases (outputs,)
 Product = Callable[[Floats], Floats]
 
@@ -63,18 +62,13 @@ class Solver:
         Labels with one class get weights of zero and a constant bias.
         """
         learnable, constant = one_class(Y)
-        weights = np.zeros((Y.shape[1], X.shape[1]), X.dtype)
+        weights = np.zeros((Y.shape[1], X.shape[1]))
         with np.errstate(divide="ignore"):  # the logarithm of 0 is what is meant
-            bias = np.log(constant / (1 - constant)).astype(X.dtype)
-        if not learnable.any():
-            return weights, bias
-        weights[learnable], bias[learnable] = fit_logistic(
-            X,
-            Y[:, learnable],
-            C=float(self.C),
-            tol=float(self.tol),
-            max_iter=int(self.max_iter),
-        )
+            bias = np.log(constant / (1 - constant))
+        if learnable.any():
+            how: dict[str, Any] = {"C": float(self.C), "tol": float(self.tol)}
+            how["max_iter"] = int(self.max_iter)
+            weights[learnable], bias[learnable] = fit_logistic(X, Y[:, learnable], **how)
         return weights, bias
 
 
@@ -96,19 +90,14 @@ def one_class(Y: Targets) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64
 
 
 def fit_logistic(
-    X: Any,
-    Y: Targets,
-    *,
-    C: float,
-    tol: float,
-    max_iter: int,
+    X: Any, Y: Targets, *, C: float, tol: float, max_iter: int
 ) -> tuple[Floats, Floats]:
     """Fit one logistic regression per label: weights (labels, features), intercepts (labels,).
 
     Parameters
     ----------
     X
-        (records, features) float32 or float64, dense or CSR; computed in its precision.
+        (records, features) float64, dense or CSR.
     Y
         (records, labels) of 1, 0, probabilities and -1 (unknown: left out); every label has both
         classes.
@@ -118,13 +107,13 @@ def fit_logistic(
     if sp.issparse(X) and X.nnz > _DENSE * X.shape[0] * X.shape[1]:
         X = X.toarray()
     # With an intercept that is free, centred records have the same best weights, found sooner.
-    centre = np.asarray(X.mean(axis=0)).ravel().astype(X.dtype)
+    centre = np.asarray(X.mean(axis=0)).ravel()
     if not sp.issparse(X):
         X = X - centre
     product, length = _gram(X, centre, Y.shape[1])
     # Overflow means a step far too long: its loss is infinite, and it is halved.
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        start = _State.at_zero(Y, 1.0 / C, X.dtype)
+        start = _State.at_zero(Y, 1.0 / C)
         duals, intercepts = _search(product, length, start, tol, max_iter)
     if sp.issparse(X):  # not centred: sum_i a_i (x_i - centre)
         weights = np.asarray((X.T @ duals.T).T) - np.outer(duals.sum(axis=1), centre)
@@ -196,13 +185,13 @@ class _State:
 
     A cell with target p is of the class that is likelier, with a doubt q = min(p, 1 - p): with u
     the margin times its sign, its loss is log(1 + exp(u)) - q u. As q is at most one half, the two
-    terms never nearly cancel, so float32 will do.
+    terms never nearly cancel.
     """
 
     sign: Floats  # +1 where the likelier class is 0, -1 where it is 1, 0 where it is unknown
     weight: Floats  # 0 where the label is unknown
     lean: Any  # sign times doubt; None where no label is in doubt
-    penalty: Any
+    penalty: float
     duals: Floats
     margins: Floats  # without the intercept
     intercepts: Floats
@@ -210,30 +199,30 @@ class _State:
     step_margins: Floats
     right: Floats  # probability of the likelier class
     wrong: Floats  # one minus it
-    loss: Doubles  # with the penalty
+    loss: Floats  # with the penalty
 
     @classmethod
-    def at_zero(cls, Y: Targets, penalty: float, kind: Any) -> _State:
+    def at_zero(cls, Y: Targets, penalty: float) -> _State:
         """Start with every probability at 1/2, where curvature is largest and steps are safe."""
         target = np.ascontiguousarray(Y.T)
-        sign = np.array([1, -1, 0], kind)[np.rint(target).astype(np.int8)]  # by 0, 1, -1
+        sign = np.array([1.0, -1.0, 0.0])[np.rint(target).astype(np.int8)]  # by 0, 1, -1
         weight, lean = np.abs(sign), None
         if target.dtype != np.int8:
-            lean = sign * np.minimum(target, 1 - target).astype(kind)
+            lean = sign * np.minimum(target, 1 - target)
         half, zeros = np.full_like(sign, 0.5), np.zeros_like(sign)
         return cls(
             sign=sign,
             weight=weight,
             lean=lean,
-            penalty=np.asarray(penalty, kind)[()],
+            penalty=penalty,
             duals=zeros,
             margins=zeros,
-            intercepts=np.zeros(len(sign), kind),
+            intercepts=np.zeros(len(sign)),
             step=zeros,
             step_margins=zeros,
             right=half,
             wrong=half,
-            loss=weight.sum(axis=1, dtype=np.float64) * np.log(2),
+            loss=weight.sum(axis=1) * np.log(2),
         )
 
     def residuals(self) -> Floats:
@@ -243,13 +232,13 @@ class _State:
 
     def only(self, rows: npt.NDArray[np.bool_]) -> _State:
         """Return the state of some of the labels."""
-        kept = {
+        kept: dict[str, Any] = {
             name: value[rows] if isinstance(value, np.ndarray) else value
             for name, value in vars(self).items()
         }
         return _State(**kept)
 
-    def walk(self, gradient: Floats, along: Floats, slopes: Doubles, levels: Doubles) -> None:
+    def walk(self, gradient: Floats, along: Floats, slopes: Floats, levels: Floats) -> None:
         """Take one step in the space of gradient, last step and intercept.
 
         ``along`` are the margins of ``gradient``, ``slopes`` its squared length and ``levels`` the
@@ -281,7 +270,7 @@ class _State:
         self.margins, self.intercepts = margins, intercepts
         self.right, self.wrong, self.loss = right, odds * right, loss
 
-    def _newton(self, gradient: Floats, along: Floats, slopes: Doubles, levels: Doubles) -> Floats:
+    def _newton(self, gradient: Floats, along: Floats, slopes: Floats, levels: Floats) -> Floats:
         """Return how far to go along gradient, last step and intercept: (3, labels)."""
         weight = self.right * self.wrong * self.weight
         one, two = weight * along, weight * self.step_margins
@@ -299,16 +288,16 @@ class _State:
         H /= scale[:, :, None] * scale[:, None, :]
         # Parallel directions make it singular, and its rounding the step. A little more curvature
         # shortens the step a little.
-        H[:, range(3), range(3)] += np.sqrt(np.finfo(gradient.dtype).eps)
+        H[:, range(3), range(3)] += np.sqrt(np.finfo(np.float64).eps)
         steps = np.linalg.solve(H, (downhill / scale)[:, :, None])[:, :, 0] / scale
-        return np.ascontiguousarray(np.nan_to_num(steps).T.astype(gradient.dtype))
+        return np.ascontiguousarray(np.nan_to_num(steps).T)
 
 
-def _dots(a: Floats, b: Floats) -> Doubles:
+def _dots(a: Floats, b: Floats) -> Floats:
     """Return the inner products of rows."""
-    return np.asarray(np.matmul(a[:, None, :], b[:, :, None])[:, 0, 0], np.float64)
+    return np.asarray(np.matmul(a[:, None, :], b[:, :, None])[:, 0, 0])
 
 
-def _sums(a: Floats) -> Doubles:
+def _sums(a: Floats) -> Floats:
     """Return the sums of rows."""
-    return np.asarray(a @ np.ones(a.shape[1], a.dtype), np.float64)
+    return np.asarray(a @ np.ones(a.shape[1]))

@@ -62,7 +62,7 @@ class LabelClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
             classes = np.asarray(y, object).ravel().tolist()
             if len(classes) != len(given):
                 raise InputError("y", f"must have {len(given)} rows, like `X`, got {len(classes)}")
-            right = np.array([a is b or a == b for a, b in zip(classes, given, strict=True)])
+            right = np.array([a is None or a == b for a, b in zip(classes, given, strict=True)])
         return float(np.average(right, weights=sample_weight))
 
     def _rows(self, X: Any, name: str = "X", *, reset: bool = False, images: bool = False) -> Any:

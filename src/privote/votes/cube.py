@@ -316,7 +316,7 @@ class SparseBallots(BallotSource):
     >>> import numpy as np, privote as pv
     >>> votes = np.array([[True, False]])
     >>> pv.SparseBallots([0], [7], votes, queries=10, voters=50)
-    SparseBallots(10 queries, 50 voters, 2 labels, 1 ballots)
+    SparseBallots(10 queries, 50 voters, 2 labels)
     """
 
     sparse = True
@@ -349,7 +349,8 @@ class SparseBallots(BallotSource):
                 )
             outside = array[(array < 0) | (array >= bound)]
             if outside.size:
-                raise BallotError(name, f"must be from 0 to {bound - 1}", int(outside[0]))
+                rule, sealed = f"must be from 0 to {bound - 1}", f"it is {outside[0]}"
+                raise BallotError(name, rule, sealed=sealed)
             places.append(array.astype(np.int64))
         order = np.lexsort((places[1], places[0]))
         self._query, self._voter = places[0][order], places[1][order]
@@ -357,16 +358,12 @@ class SparseBallots(BallotSource):
         same = (np.diff(self._query) == 0) & (np.diff(self._voter) == 0)
         if same.any():
             at = int(np.flatnonzero(same)[0])
-            raise BallotError(
-                f"voter {self._voter[at]} casts more than one ballot on query {self._query[at]}"
-            )
+            sealed = f"it is voter {self._voter[at]} on query {self._query[at]}"
+            raise BallotError("a voter casts more than one ballot on a query", sealed=sealed)
         self.queries, self.voters, self.labels = int(queries), int(voters), ballots.shape[1]
 
     def __repr__(self) -> str:
-        return (
-            f"SparseBallots({self.queries} queries, {self.voters} voters, {self.labels} labels, "
-            f"{len(self._votes)} ballots)"
-        )
+        return f"SparseBallots({self.queries} queries, {self.voters} voters, {self.labels} labels)"
 
     def blocks(self) -> Iterator[SparseBlock]:
         """Yield the ballots in blocks of consecutive queries."""

@@ -188,7 +188,6 @@ def _hash(queries: npt.NDArray[Any], voice: int) -> Hashes:
 # -- teachers that were trained --------------------------------------------------------------------
 
 Answers = npt.NDArray[np.float32]
-Chances = npt.NDArray[Any]  # float32 or float64
 
 _BLOCK_CELLS = 1 << 23  # answers in a block: 32 MiB
 _BLOCK_VALUES = 1 << 25  # features of a block's rows
@@ -301,7 +300,7 @@ class TrainedTeacher:
     constant: npt.NDArray[np.float64]
     thresholds: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
 
-    def answer(self, X: Any, who: str) -> Chances:
+    def answer(self, X: Any, who: str) -> Floats:
         """Return probabilities (rows, labels)."""
         if self.layer is not None:
             return answer(X, self.layer)
@@ -373,7 +372,7 @@ class LinearTeachers(LabelClassifier):
         self.classes_ = np.arange(Y.shape[1])
         return self
 
-    def predict_proba(self, X: Any) -> Chances:
+    def predict_proba(self, X: Any) -> Floats:
         """Return each label's probability (rows, labels)."""
         check_is_fitted(self, "layers_")
         return answer(self._rows(X), self.layers_[0])
