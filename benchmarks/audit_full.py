@@ -51,7 +51,7 @@ def random_mechanism(kind: str, rng: np.random.Generator, voters: int) -> pv.Mec
         return pv.TallyVoting(sigma=sigma, **clip)
     if kind != "binary":
         every = pv.MECHANISMS[kind].audited()
-        some = every[rng.integers(len(every))].with_noise(sigma)
+        some = replace(every[rng.integers(len(every))], sigma=sigma)
         return replace(some, gate=gate) if "gate" in some.settings() else some
     choice = rng.integers(3)
     if choice == 1:

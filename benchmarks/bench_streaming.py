@@ -70,7 +70,7 @@ def only_read(path: Path) -> dict[str, Any]:
     """Open the file as a release does, checksum and all, and read it block by block."""
     ballots = pv.Ballots.of(path)
     for start in range(0, ballots.queries, STEP):
-        ballots._packed(start, min(start + STEP, ballots.queries))
+        ballots._rows(start, min(start + STEP, ballots.queries))
     return {"answered": ballots.queries}
 
 

@@ -67,11 +67,10 @@ def main() -> None:
 
     electorate = pv.Electorate(mechanism=mechanism, voters=50, labels=6, epsilon=8.0, delta=1e-5)
     print(f"an electorate's allowance: {electorate.allowance} single votes for life")
-    tuning = pv.planning.tune(
-        votes, [mechanism, pv.BinaryVoting(sigma=9.0, quota=0.3)], epsilon=8.0, delta=1e-5
-    )
-    for trial in tuning.trials:
-        print(f"{trial.mechanism}: {trial.fits['worst-case']} queries, whatever the votes")
+    settings = {"sigma": [5.0, 9.0, 15.0]}
+    _, trials = pv.planning.tune(votes, mechanism, epsilon=8.0, delta=1e-5, settings=settings)
+    for trial in trials:
+        print(f"{trial.mechanism}: {trial.queries} queries, {trial.wrong:.2%} of the labels wrong")
 
 
 if __name__ == "__main__":

@@ -194,7 +194,9 @@ class Draft:
                 self._remove()
         with suppress(OSError):
             os.close(self._file)
-        if error is None or not self.paid or getattr(error, "draft", None) is not None:
+        if error is None or not self.paid:
+            return
+        if isinstance(error, ChargedError) and error.draft is not None:
             return
         if isinstance(error, DrawnError):
             return  # to resume this copy is of no use
@@ -377,7 +379,7 @@ def check_new(
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as error:  # a loop of links, a name too long
-        why = getattr(error, "strerror", None) or error
+        why = error.strerror if isinstance(error, OSError) else error
         raise InputError(argument, f"{str(path)!r:.200} cannot be written: {why}") from None
     if file.is_dir():
         raise InputError(argument, f"must be a file, but {str(path)!r} is a folder")
@@ -591,7 +593,7 @@ def _status(path: Any, what: str) -> tuple[Path, os.stat_result]:
     except FileNotFoundError:
         raise InputError(what, f"{str(path)!r} does not exist") from None
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
+        why = error.strerror if isinstance(error, OSError) else error
         raise InputError(what, f"{str(path)!r:.200} cannot be read: {why}") from None
 
 

@@ -25,7 +25,6 @@ from .accounting.renyi import epsilon as to_epsilon
 from .accounting.renyi import rounded_up
 from .errors import InputError, PrivoteWarning, whole
 from .files import Draft, beside, check_new, complete
-from .forecast import forecast
 from .guardian import AUTO, Guardian, record_kept, seats
 from .guardian.accounts import plain
 from .ledger import Budget, Ledger
@@ -34,6 +33,7 @@ from .mechanisms import Mechanism, mechanism_of
 from .mechanisms.base import check_electorate
 from .mechanisms.tally import PERCENT
 from .planning.budget import queries_for
+from .planning.forecast import forecast
 from .release import GUARANTEES, HELPS, Release, Sealed, decide, digest_of_facts
 from .votes.cube import Ballots, BallotSource, Threshold
 
@@ -206,7 +206,7 @@ def label(
                 else whole("queries", queries, 1, ballots.queries)
             )
             note = None if draft is None else draft.read()
-            names = getattr(ballots, "voter_names", None) if voter_ids is None else voter_ids
+            names = ballots.voter_names if voter_ids is None else voter_ids
             order = None if names is None else digest_of_facts({"voters": [*map(str, names)]})
             if note is not None:
                 known = json.loads(note)
@@ -219,11 +219,11 @@ def label(
                 only = ledger is not None or baseline is not None or voter_ids is not None
                 size = ballots.voters, ballots.labels, wanted
                 guarantee = "allowance" if only else guarantee_of(mechanism, cost, *size)
-            named, near = partial(_named, ballots, wanted), getattr(ballots, "near", None)
+            named, near = partial(_named, ballots, wanted), ballots.near
             sparse = ballots.sparse
             if parts is not None and draft is not None:
                 parts.name = named
-                texts = json.dumps(getattr(ballots, "query_names", None))
+                texts = json.dumps(ballots.query_names)
                 draft.reserve(room(ballots.queries, ballots.labels, len(texts)))
                 if note is None:
                     draft.note(json.dumps({"guarantee": guarantee, "voters": order}).encode())
@@ -318,7 +318,7 @@ def with_forecast(
     near: npt.ArrayLike | None = None,
     few: bool = False,
 ) -> Release:
-    """Return released labels with what is to be expected of them; see :mod:`privote.forecast`.
+    """Return released labels with what is to be expected of them (`planning.forecast`).
 
     How long an allowance lasts is not told where surprises are ``few``, because of a baseline or
     of voters who seldom speak.
@@ -658,8 +658,8 @@ class Electorate:
                 "the others with `voter_ids`",
             )
         release = self._guardian.release(ballots, baseline=baseline, voter_ids=voter_ids)
-        near, few = getattr(ballots, "near", None), ballots.sparse or baseline is not None
-        release = with_forecast(release, self.mechanism, near=near, few=few)
+        few = ballots.sparse or baseline is not None
+        release = with_forecast(release, self.mechanism, near=ballots.near, few=few)
         said = (release.forecast or {}).get("warnings", ())
         with self._counting:
             self.answered += release.answered

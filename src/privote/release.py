@@ -24,7 +24,6 @@ from .accounting.renyi import rounded_up
 from .accounting.sanitize import published_cost_2018
 from .deciding import RULES, Floats, Posterior, posterior
 from .errors import InputError, finite
-from .forecast import expected
 from .ledger.records import STATED, digest_of
 from .mechanisms import ABSTAIN, MECHANISMS, TallyVoting, mechanism_of
 from .mechanisms.base import describe
@@ -303,9 +302,24 @@ def _expected(facts: Mapping[str, Any]) -> list[tuple[str, str, str | None]]:
     if facts["forecast"] is None:
         return []
     return [
-        ("forecast", "expected", expected(facts["forecast"])),
+        ("forecast", "expected", forecast_in_words(facts["forecast"])),
         ("warnings", "WARNING", " ".join(facts["forecast"]["warnings"])),
     ]
+
+
+def forecast_in_words(told: Mapping[str, Any]) -> str:
+    """Return a forecast in words, without its warnings."""
+    near = told["near"]
+    whoever = "every voter" if near is None else "every voter near a query"
+    text = (
+        f"A label that {whoever} wants is missed with probability {told['missed']:.2g}. A label "
+        f"that nobody wants is released with probability {told['false_alarm']:.2g}."
+    )
+    if told["share_needed"] is None:
+        return text
+    of = "the voters" if near is None else f"the voters near it (about {near:,})"
+    share = f"{100 * told['share_needed']:.0f} % of {of}"
+    return f"{text} A label that {share} want is released with 95 % probability."
 
 
 def _meaning(facts: Mapping[str, Any]) -> str | None:
@@ -584,7 +598,7 @@ class Release(Shown):
         How many queries there were to answer; None where nobody said.
     forecast
         How good labels of a named mechanism are expected to be, from public numbers
-        (:func:`privote.forecast.forecast`).
+        (:func:`privote.planning.forecast`).
     reasons
         Why these settings were chosen and why the run stopped, in sentences.
     label_names, query_names

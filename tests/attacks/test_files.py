@@ -27,6 +27,7 @@ import zarr
 from PIL import Image
 from tests.attacks.conftest import Outcome, accepted, damaged, in_a_child, scaled, time_limit
 from tests.cli.conftest import invoke
+from tests.refusals import refused
 
 import privote as pv
 from privote.capc.models import SiteModel
@@ -238,7 +239,7 @@ def test_zarr_runs_no_code(tmp_path: Path, outcome: Outcome) -> None:
         make(path, witness, *told)
         found += [got_through(cube, path) or (f"{name} ran" if witness.exists() else None)]
         if name != "consolidated":  # whose own metadata is harmless, and is what counts
-            with pytest.raises(pv.BallotError, match=r"plain numbers|packed by"):
+            with refused(kind=pv.BallotError):
                 votefiles.read(path)
     outcome.of("a Zarr array that runs code", found)
 
@@ -531,5 +532,6 @@ def test_what_is_no_picture_is_refused_by_its_content_not_its_name(
     path.write_bytes(content) if isinstance(content, bytes) else content(path)
     images = Images(paths=[str(path)], size=8)
     assert images.unreadable().tolist() == [0]
-    with pytest.raises(pv.InputError, match=r"a\.png"):
+    with refused(None) as caught:
         images[np.arange(1)]
+    assert "a.png" in str(caught.value.sealed)

@@ -278,7 +278,6 @@ def printed(folder: Path) -> dict[str, tuple[list[object], int]]:
         "poll, no ledger": (["poll", folder / "poll.csv", *budget], 2),
         "plan": (["plan", *sizes], 2),
         "plan of a poll": (["poll", "--plan", "--voters", 50, "--options", 3, *budget], 2),
-        "tune": (["tune", folder / "votes.npy", "--over", "sigma", "--values", "7,9", *budget], 2),
         "audit": (["audit", "--mechanism", "binary", "--elections", 1], 2),
         "ledger show": (["ledger", "show", ledger], 2),
         "ledger verify": (["ledger", "verify", ledger, "--json"], 2),

@@ -13,7 +13,7 @@ from tests.cli.conftest import Run
 import privote as pv
 from privote.cli import app
 
-VERBS = ("label", "plan", "tune", "audit", "demo")
+VERBS = ("label", "plan", "audit", "demo")
 
 
 def test_help_and_version(run: Run) -> None:

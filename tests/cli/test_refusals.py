@@ -14,7 +14,6 @@ BINARY = ("--mechanism", "binary", "--sigma", 7)
 TAU = ("--mechanism", "tau", "--sigma", 7)
 LABEL = ("label", "votes.npy", *BUDGET, "--output", "labels.csv")
 PLAN = ("plan", *BUDGET, "--voters", 50, "--labels", 20)
-TUNE = ("tune", "both.npz", *BUDGET, "--values", "3,7", "--over", "sigma")
 POLL = ("poll", "poll.csv", *BUDGET)
 CAPC = ("capc", "simulate", "--clear", "--queries", 5, "--output", "out")
 TRAIN = ("train", "rows.csv", *BUDGET, "--columns", "a,b,c", "--output", "run")
@@ -55,22 +54,6 @@ CASES: list[tuple[tuple[object, ...], str]] = [
     ((*PLAN, "--queries", 9, "--sigma", 5), "--sigma"),
     ((*PLAN, "--queries", 9, "--yes", 2), "--yes"),
     ((*PLAN, *BINARY, "--yes", 0.1), "--yes"),
-    ((*TUNE, "--over", "hope"), "--over"),
-    ((*TUNE, "--values", "3,x"), "--values"),
-    ((*TUNE, "--values", -1), "--values"),
-    ((*TUNE, "--sigma", 3), "--sigma"),
-    ((*TUNE, "--max-queries", 0), "--max-queries"),
-    ((*TUNE, "--epsilon", 0), "--epsilon"),
-    ((*TUNE, "--drop", 2), "--drop"),
-    ((*TUNE, "--guarantee", "exact"), "--guarantee"),
-    ((*TUNE, "--truth", "absent.npy"), "--truth"),
-    ((*TUNE, "--truth", "truth.txt"), "--truth"),
-    ((*TUNE, "--truth", "flat.npy"), "--truth"),
-    ((*TUNE, "--truth", "empty.csv"), "--truth"),
-    ((*TUNE, "--truth", "votes.npy"), "--truth"),
-    ((*TUNE, "--tau", 2), "--tau"),
-    ((*TUNE, "--over", "mechanism"), "--values"),
-    ((*TUNE, "--over", "tau", "--sigma", 5, "--norm", 3), "--norm"),
     ((*POLL, "--seats", 2, "--quota", 0.5), "--seats"),
     ((*POLL, "--people", "club"), "--people"),
     ((*POLL, "--ledger", "l.db"), "--people"),
@@ -127,7 +110,6 @@ def test_the_option_at_fault_is_named(
         pytest.importorskip("grpc")
     np.save(tmp_path / "flat.npy", np.zeros((3, 4)))
     np.save(tmp_path / "soft.npy", np.full((2, 3, 4), 0.5))
-    np.savez(tmp_path / "both.npz", votes=np.load(votes_file))
     (tmp_path / "broken.npy").write_bytes(b"nonsense")
     (tmp_path / "empty.csv").write_text("")
     ballots = "".join(f"v{voter};1;{voter % 2 == 0:d}\n" for voter in range(300))

@@ -115,7 +115,3 @@ class RandomBallot(pv.Mechanism):
             raise pv.InputError("bound", "must be one of exact", bound)
         prices = self._prices(voters, 1 << labels, check_orders(orders))
         return np.asarray(prices.max(axis=(0, 1, 2)))
-
-    def unanimous(self, voters: int, labels: int) -> float:
-        """Return how often the one label that all want is released as 1."""
-        return self.share + (1 - self.share) / 2

@@ -48,15 +48,12 @@ def test_plans_and_tunings() -> None:
     assert planning.queries_for(LAPLACE, 40, 3, 8.0, 1e-5) >= 1
     sigma = planning.sigma_for(lambda s: LaplaceQuota(sigma=s), 40, 3, 8.0, 1e-5, 30)
     assert planning.queries_for(LaplaceQuota(sigma=sigma), 40, 3, 8.0, 1e-5) >= 30
-    every = planning.variants(10, 5.0, [LaplaceQuota])
-    tuning = planning.tune(VOTES[:4, :10], every, **BUDGET)
-    assert [trial.mechanism.name for trial in tuning.trials].count("laplace-quota") == 1
-    noises = planning.candidates("sigma", LAPLACE, 40, 3, [5.0, 9.0])
-    assert [mechanism.sigma for mechanism in noises] == [5.0, 9.0]
-    with refused(None, pv.UnavailableError):
-        planning.candidates("sigma", LOT, 40, 3)
+    settings = {"sigma": [5.0, 9.0], "gate_sigma": [2.0, 5.0]}
     gated = replace(LAPLACE, gate=pv.Gate(threshold=20, sigma=5))
-    assert len(planning.tune(VOTES, [LOT, LAPLACE, gated], **BUDGET).trials) == 3
+    _, trials = planning.tune(VOTES, gated, **BUDGET, settings=settings)
+    assert [trial.mechanism.sigma for trial in trials] == [5.0, 5.0, 9.0, 9.0]
+    with refused("settings"):
+        planning.tune(VOTES, LOT, **BUDGET, settings={"sigma": [5.0]})
 
 
 # -- the audit -------------------------------------------------------------------------------------
@@ -148,9 +145,6 @@ def test_the_command_line_imports_it(run: Any) -> None:
     done = run("label", "votes.npy", *own, *flags, *budget, "--output", "labels.npz")
     assert done.exit_code == 0, done.output
     assert pv.Release.load("labels.npz").mechanism == LAPLACE.parameters()
-    tuned = run("tune", "votes.npy", "--over", "mechanism", *own, "--sigma", 5, *budget)
-    assert tuned.exit_code == 0, tuned.output
-    assert "laplace-quota" in tuned.output
     planned = run("plan", *own, *flags, "--voters", 40, "--labels", 3, *budget)
     assert planned.exit_code == 0, planned.output
     audited = run("audit", *own, "--elections", 14)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,7 @@ from tests.refusals import refused
 
 import privote as pv
 from privote import planning
-from privote.planning.tuning import Quality, Trial, noise_free, quality, quality_of
-from privote.votes.cube import Ballots
+from privote.planning.tuning import Trial, tune
 
 EPSILON, DELTA = 4.0, 1e-5
 BUDGET: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA}
@@ -39,40 +37,33 @@ def votes_for(mechanism: pv.Mechanism, queries: int, voters: int = 15) -> npt.ND
     return np.asarray(truth ^ (rng.random((queries, voters, 3)) < 0.12))
 
 
-@pytest.fixture(scope="module")
-def votes() -> npt.NDArray[np.bool_]:
-    return votes_for(BINARY, 60)
+def only(mechanism: Any, votes: Any, truth: Any = None, **how: Any) -> Trial:
+    """Return the one trial of a mechanism as it is."""
+    settings = {"sigma": [mechanism.sigma]}
+    _, (trial,) = tune(votes, mechanism, truth, **{**BUDGET, "settings": settings, **how})
+    assert trial.mechanism == mechanism
+    return trial
 
 
-def majority(votes: npt.NDArray[Any]) -> npt.NDArray[np.int8]:
-    return np.asarray(2 * votes.sum(axis=1) > votes.shape[1]).astype(np.int8)
-
-
-def count(mechanism: pv.Mechanism, votes: Any, epsilon: float, name: str) -> int:
-    return planning.queries_that_fit(mechanism, votes, epsilon, DELTA)[name]
-
-
-# -- how many queries fit: what a plan says is what a release does ---------------------------------
+# -- how many queries fit: what is counted is what a release does ----------------------------------
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 4.0], ids=["V = 0", "some"])
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_an_allowance_lasts_as_long_as_planned(name: str, epsilon: float) -> None:
+def test_an_allowance_lasts_as_long_as_counted(name: str, epsilon: float) -> None:
     mechanism = MECHANISMS[name]
     votes = votes_for(mechanism, 60)
     run = {"mechanism": mechanism, "epsilon": epsilon, "delta": DELTA, "seed": 1}
     run |= {"guarantee": "allowance"}
-    planned = count(mechanism, votes, epsilon, "allowance")
-    allowance = planning.allowance_for(mechanism, 15, 3, epsilon, DELTA)
+    fit = only(mechanism, votes, epsilon=epsilon).queries
     if epsilon < 1:
-        assert (planned, allowance) == (0, 0)
+        assert fit == 0
         with refused(None, pv.BudgetError):
             pv.label(votes, **run)
         return
-    assert 0 < planned < len(votes)
-    for queries, somebody_is_out in ((planned, False), (planned + 1, True)):
+    assert 0 < fit < len(votes)
+    for queries, somebody_is_out in ((fit, False), (fit + 1, True)):
         release = pv.label(votes[:queries], **run)
-        assert release.allowance == allowance
         assert bool(release.sealed.refused.any()) is somebody_is_out
 
 
@@ -81,31 +72,18 @@ def test_the_worst_case_and_sealed_prices_are_those_of_the_release(name: str) ->
     mechanism = MECHANISMS[name]
     votes = votes_for(mechanism, 90)
     run: dict[str, Any] = {"mechanism": mechanism, **BUDGET, "seed": 1}
-    planned = count(mechanism, votes, EPSILON, "worst-case")
-    assert planned == planning.queries_for(mechanism, 15, 3, EPSILON, DELTA)
-    assert pv.label(votes, guarantee="worst-case", **run).answered == planned < 90
-    assert count(mechanism, votes[:2], EPSILON, "worst-case") == 2
-    planned = count(mechanism, votes, EPSILON, "data-dependent")
-    assert 0 < planned <= 90
-    for queries, fits in ((planned, True), (planned + 1, False))[: 1 + (planned < 90)]:
+    fit = only(mechanism, votes, guarantee="worst-case").queries
+    assert fit == planning.queries_for(mechanism, 15, 3, EPSILON, DELTA)
+    assert pv.label(votes, guarantee="worst-case", **run).answered == fit < 90
+    assert only(mechanism, votes[:2], guarantee="worst-case").queries == 2
+    fit = only(mechanism, votes, guarantee="data-dependent").queries
+    assert 0 < fit <= 90
+    for queries, fits in ((fit, True), (fit + 1, False))[: 1 + (fit < 90)]:
         release = pv.label(votes, guarantee="data-dependent", queries=queries, **run)
         assert (release.sealed.epsilon <= EPSILON) is fits
 
 
-# -- how good labels are: equal to enumeration and to what is drawn --------------------------------
-
-
-def by_cells(one: Any, answered: Any, wanted: npt.NDArray[np.int8]) -> dict[str, float]:
-    """Return the measure the long way: cell by cell."""
-    answered = np.broadcast_to(answered, wanted.shape)
-    yes, no = wanted == 1, wanted == 0
-    misses, alarms = (answered - one)[yes].sum(), one[no].sum()
-    return {
-        "wrong": (misses + alarms) / answered[yes | no].sum(),
-        "missed": misses / answered[yes].sum(),
-        "false_alarm": alarms / answered[no].sum(),
-        "answered": answered[yes | no].mean(),
-    }
+# -- how good labels are: equal to enumeration -----------------------------------------------------
 
 
 @pytest.mark.parametrize("gate", [None, GATE], ids=["open", "gated"])
@@ -115,135 +93,102 @@ def by_cells(one: Any, answered: Any, wanted: npt.NDArray[np.int8]) -> dict[str,
         pv.BinaryVoting(sigma=2.0),
         pv.TauVoting(sigma=2.0, tau=1.5, norm=1),
         pv.PowersetVoting(sigma=1.5, max_positives=2),
-        pv.PowersetVoting(sigma=1.5),
         pv.PluralityVoting(sigma=1.5),
     ],
     ids=str,
 )
 def test_labels_are_wrong_as_all_outcomes_say(mechanism: Any, gate: pv.Gate | None) -> None:
-    mechanism = type(mechanism)(**{**vars(mechanism), "gate": gate})
+    mechanism = replace(mechanism, gate=gate)
     votes = votes_for(mechanism, 30)
     if mechanism.most_ones == 2:
-        votes = Ballots.from_array(votes).clip(2).to_array()
+        votes = pv.Ballots.from_array(votes).clip(2).to_array()
     rng = np.random.default_rng(1)
     wanted = (rng.random((30, 3)) < 0.4).astype(np.int8)
     wanted[rng.random((30, 3)) < 0.1] = -1
     rows, chances = mechanism.every_outcome(3), mechanism.joint_probabilities(votes)
-    expected = by_cells(chances @ (rows == 1), chances @ (rows != -1), wanted)
-    found = asdict(quality(mechanism, Ballots.of(votes), wanted))
-    assert found == pytest.approx(expected, rel=1e-9)
+    one, answered = chances @ (rows == 1), chances @ (rows != -1)
+    bad, known = np.where(wanted == 1, answered - one, one), wanted != -1
+    answered = np.broadcast_to(answered, wanted.shape)
+    trial = only(mechanism, votes, wanted)
+    for value, side in (
+        (trial.wrong, known),
+        (trial.missed, wanted == 1),
+        (trial.false_alarm, wanted == 0),
+    ):
+        assert value == pytest.approx(bad[side].sum() / answered[side].sum(), rel=1e-9)
+    by_label = (bad * known).sum(axis=0) / (answered * known).sum(axis=0)
+    assert trial.wrong_by_label == pytest.approx(by_label, rel=1e-9)
+    assert trial.answered == pytest.approx(answered[known].mean(), rel=1e-9)
 
 
-class Undisclosed(pv.BinaryVoting):
-    """A mechanism that does not say its probabilities: they are seen from its draws."""
-
-    cell_probabilities = pv.Mechanism.cell_probabilities
-
-
-@pytest.mark.parametrize(
-    "mechanism", [pv.PowersetVoting(sigma=1.0, gate=GATE), Undisclosed(sigma=3.0)], ids=str
-)
-def test_draws_are_wrong_as_often_as_said(mechanism: pv.Mechanism) -> None:
-    votes, repeats = votes_for(mechanism, 12), 300
-    wanted = noise_free(mechanism, Ballots.of(votes))
-    found = quality(mechanism, Ballots.of(votes), wanted)
-    drawn = mechanism.release(np.concatenate([votes] * repeats), seed=999)
-    seen = quality_of(drawn, np.concatenate([wanted] * repeats))
-    # Cells of a query may hang together, so a query counts as one draw.
-    slack = 4 * np.sqrt(0.25 / (12 * repeats)) * (2 if isinstance(mechanism, Undisclosed) else 1)
-    assert abs(found.wrong - seen.wrong) < slack
-    assert abs(found.answered - seen.answered) < slack
-
-
-def test_what_is_wanted_without_noise() -> None:
+def test_without_a_truth_labels_are_compared_with_the_votes_without_noise() -> None:
     votes = np.array([[[1, 1, 0], [1, 1, 0], [1, 0, 0], [0, 0, 1]]], bool)
-
-    def wanted(mechanism: pv.Mechanism, votes: Any = votes) -> list[int]:
-        return list(noise_free(mechanism, Ballots.of(votes))[0].astype(int))
-
-    assert wanted(pv.BinaryVoting(sigma=9.0)) == [1, 0, 0]  # two of four are a tie, not a majority
-    assert wanted(pv.BinaryVoting(sigma=9.0, quota=0.3)) == [1, 1, 0]
-    # Clipped, no label would have half of the voters: whole ballots are what is wanted.
-    assert wanted(pv.TauVoting(sigma=9.0, tau=0.5)) == [1, 0, 0]
-    assert wanted(pv.PowersetVoting(sigma=9.0)) == [1, 0, 0]
-    plural = np.eye(4, dtype=bool)[[[0, 0, 1, 2, 3]]]
-    assert wanted(pv.PluralityVoting(sigma=1.0), plural) == [1, 0, 0, 0]
-    assert wanted(pv.PluralityVoting(sigma=1.0), np.zeros((1, 3, 2), bool)) == [0, 0]
+    for mechanism, wanted in (
+        (pv.BinaryVoting(sigma=0.01), [1, 0, 0]),  # two of four are a tie, not a majority
+        (pv.BinaryVoting(sigma=0.01, quota=0.3), [1, 1, 0]),
+    ):
+        same = only(mechanism, votes, [wanted])
+        assert (same.noise_free, only(mechanism, votes).noise_free) == (0, 0)
+        assert only(mechanism, votes, [[1 - one for one in wanted]]).noise_free == 1
 
 
 # -- which to take ---------------------------------------------------------------------------------
 
 
-def noises(*sigmas: float) -> list[pv.Mechanism]:
-    return [pv.BinaryVoting(sigma=sigma) for sigma in sigmas]
-
-
 @pytest.mark.parametrize("guarantee", ["allowance", "worst-case", "data-dependent"])
-@pytest.mark.parametrize("drop", [0.2, 0.05, 0.015])
-def test_the_chosen_one_is_the_best_of_the_grid(votes: Any, guarantee: str, drop: float) -> None:
-    tried = noises(1.5, 3.0, 4.0, 6.0, 9.0, 14.0)
-    chosen = planning.tune(votes, tried, **BUDGET, guarantee=guarantee, drop=drop).chosen
-    best = (0, 0.0)
-    for mechanism in tried:
-        one = mechanism.outcome_probabilities(votes)[..., 1]
-        wrong = float(np.where(majority(votes) == 1, 1 - one, one).mean())
+@pytest.mark.parametrize("drop", [0.2, 0.015])
+def test_the_best_answers_most_labels_that_are_still_good(guarantee: str, drop: float) -> None:
+    votes, sigmas = votes_for(BINARY, 60), [1.5, 4.0, 9.0, 14.0]
+    how: dict[str, Any] = {**BUDGET, "guarantee": guarantee, "drop": drop}
+    best, trials = tune(votes, BINARY, settings={"sigma": sigmas}, **how)
+    assert [trial.mechanism for trial in trials] == [pv.BinaryVoting(sigma=s) for s in sigmas]
+    majority = 2 * votes.sum(axis=1) > votes.shape[1]
+    most = (0, 0.0)
+    for trial in trials:
+        one = trial.mechanism.outcome_probabilities(votes)[..., 1]
+        wrong = float(np.where(majority, 1 - one, one).mean())
         if wrong <= drop:
-            best = max(best, (count(mechanism, votes, EPSILON, guarantee), -wrong))
-    assert (chosen is None) == (best[0] == 0)
-    if chosen is not None:
-        assert (chosen.fits[guarantee], -chosen.quality.wrong) == pytest.approx(best)
+            most = max(most, (trial.queries, -wrong))
+    assert (best is None) == (most[0] == 0)
+    if best is not None:
+        assert (best.queries, -best.wrong) == pytest.approx(most)
 
 
-def trial(sigma: float, queries: int, wrong: float, answered: float = 1.0) -> Trial:
-    return Trial(
-        mechanism=pv.BinaryVoting(sigma=sigma),
-        fits={"allowance": queries},
-        quality=Quality(wrong=wrong, missed=0.1, false_alarm=0.0, answered=answered),
-        noise_free=Quality(wrong=0.1, missed=0.1, false_alarm=0.1),
-    )
+def test_every_combination_is_tried() -> None:
+    gated = pv.TauVoting(sigma=5.0, tau=1.2, gate=GATE)
+    settings = {"tau": [1.0, 2.0], "gate_threshold": [8.0, 12.0], "gate_sigma": [2.0, 4.0]}
+    _, trials = tune(votes_for(BINARY, 5), gated, **BUDGET, settings=settings)
+    tried = {(t.mechanism.tau, t.mechanism.gate.threshold, t.mechanism.gate.sigma) for t in trials}  # type: ignore[attr-defined]
+    assert len(tried) == len(trials) == 8
 
 
-@pytest.mark.parametrize(("drop", "sigma"), [(0.0, 4), (0.02, 2), (0.2, 3)])
-def test_most_labels_that_are_still_good_are_chosen(drop: float, sigma: float) -> None:
-    some = trial(1, 5, 0.1), trial(2, 20, 0.11), trial(3, 40, 0.2), trial(4, 30, 0.1, answered=0.5)
-    size = {"against": "truth", "queries": 99, "voters": 9, "labels": 4}
-    chosen = planning.Tuning(trials=some, **size, **BUDGET, drop=drop).chosen
-    assert chosen is not None
-    assert chosen.mechanism == pv.BinaryVoting(sigma=sigma)
-    for bad in (trial(1, 0, 0.1), trial(1, 9, 0.5), trial(1, 9, math.nan, answered=0.0)):
-        assert planning.Tuning(trials=[bad], **size, **BUDGET).chosen is None
-
-
-def test_grids() -> None:
-    sigmas = [each.parameters()["sigma"] for each in planning.candidates("sigma", BINARY, 15, 3)]
-    assert sigmas == sorted(sigmas)
-    assert sigmas[0] < 15 / 20 < 15 < sigmas[-1]
-    for norm in (1, 2):
-        tau = pv.TauVoting(sigma=5.0, tau=1.0, norm=norm)
-        taus = [each.parameters()["tau"] for each in planning.candidates("tau", tau, 15, 9)]
-        assert (taus[0], taus[-1]) == (1, 9 ** (1 / norm))  # up to no clipping
-    with refused("mechanism"):
-        planning.candidates("tau", BINARY, 15, 3)
-
-
-def test_mechanisms_side_by_side(votes: Any) -> None:
-    tuning = planning.tune(votes, planning.variants(15, 3.0), **BUDGET)
-    names = [each.mechanism.name for each in tuning.trials]
-    assert names[:4] == ["binary", "tau", "tau", "powerset"]
-    assert list(tuning.left_out) == ["plurality (sigma=3)"]
-    assert {each.mechanism.parameters().get("sigma", 3.0) for each in tuning.trials} == {3.0}
+def test_each_label_gets_the_threshold_that_suits_it() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.random((40, 2)) < 0.5
+    low, high = [0.2, 0.6], [0.4, 0.8]  # of one label all chances are low, of the other high
+    chances = np.where(truth, high, low)[:, None] + rng.normal(0, 0.05, (40, 15, 2))
+    settings = {"sigma": [2.0, 3.0], "threshold": [0.3, 0.5, 0.7]}
+    how = {**BUDGET, "settings": settings, "guarantee": "worst-case"}
+    best, trials = tune(chances.clip(0, 1), BINARY, truth, **how)
+    assert len(trials) == 7
+    assert best is trials[-1]
+    assert best.threshold == (0.3, 0.7)
+    assert best.wrong < 0.05 < min(trial.wrong for trial in trials[:-1])
 
 
 @pytest.mark.parametrize(
     ("argument", "changes"),
     [
         ("delta", {"delta": 1.0}),
+        ("drop", {"drop": 2}),
+        ("guarantee", {"guarantee": "none"}),
         ("truth", {"truth": np.zeros((3, 3))}),
-        ("truth", {"truth": np.full((60, 3), 2)}),
-        ("mechanisms", {"mechanisms": [pv.PluralityVoting(sigma=1.0)]}),
-        ("mechanisms", {"mechanisms": []}),
+        ("truth", {"settings": {"threshold": [0.5]}}),
+        *(("settings", {"settings": bad}) for bad in ({}, {"tau": [1.0]}, {"gate_sigma": [1.0]})),
+        ("settings", {"settings": {"noise": [1.0]}}),
     ],
 )
-def test_bad_arguments(votes: Any, argument: str, changes: dict[str, Any]) -> None:
+def test_bad_arguments(argument: str, changes: dict[str, Any]) -> None:
+    asked = {"settings": {"sigma": [5.0]}, **BUDGET, **changes}
     with refused(argument):
-        planning.tune(votes, **{"mechanisms": [BINARY], **BUDGET, **changes})
+        tune(votes_for(BINARY, 60), BINARY, **asked)

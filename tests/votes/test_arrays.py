@@ -253,45 +253,15 @@ def test_a_parquet_file_has_names_of_voters_in_its_metadata(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_chunk_that_is_absent_is_refused_unless_it_is_said_to_be_votes_of_no(
-    layout: str, tmp_path: Path, votes: np.ndarray
-) -> None:
+def test_a_chunk_that_is_absent_is_refused(layout: str, tmp_path: Path, votes: np.ndarray) -> None:
     path, whole, sparse = tmp_path / "v.zarr", tmp_path / "whole.zarr", votes.copy()
     sparse[16:] = False  # also all of a shard, and of what is behind the last query of a chunk
-    array = laid_out(path, sparse, layout, config=SPARSE)
+    laid_out(path, sparse, layout, config=SPARSE)
     laid_out(whole, sparse, layout)
     assert np.array_equal(pv.Ballots.of(whole).to_array(), sparse)  # type: ignore[attr-defined]
     assert len([*path.rglob("*")]) < len([*whole.rglob("*")])
     with refused("v.zarr", pv.BallotError):
         pv.Ballots.of(path)
-    array.attrs["privote_empty"] = "no"
-    assert np.array_equal(pv.Ballots.of(path).to_array(), sparse)  # type: ignore[attr-defined]
-    array.attrs["privote_empty"] = "yes"
-    with refused("v.zarr", pv.BallotError):
-        pv.Ballots.of(path)
-
-
-@pytest.mark.parametrize("fill", [1, -1])
-def test_absent_chunks_of_another_fill_value_are_no_votes_of_no(
-    fill: int, tmp_path: Path, votes: np.ndarray
-) -> None:
-    full = np.full_like(votes, fill, np.int8)
-    how = {"dtype": "int8", "fill_value": fill, "attributes": {"privote_empty": "no"}}
-    laid_out(tmp_path / "v.zarr", full, "3", config=SPARSE, **how)
-    with refused("v.zarr", pv.BallotError):
-        pv.Ballots.of(tmp_path / "v.zarr")
-
-
-@pytest.mark.parametrize("digests", [None, [], ["x"] * 19, {"a": 1}, 3])
-def test_digests_that_are_none_are_refused(
-    digests: object, tmp_path: Path, votes: np.ndarray
-) -> None:
-    """So are votes that are not all collected, of which there are none yet."""
-    for number, said in enumerate(({"digests": digests}, digests, {"format": 2})):
-        path = tmp_path / f"{number}.zarr"
-        laid_out(path, votes, attributes={"privote": said})
-        with refused(path.name, pv.BallotError):
-            pv.Ballots.of(path)
 
 
 # -- rows of an array that stays in its file -----------------------------------------------------

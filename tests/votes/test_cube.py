@@ -13,7 +13,7 @@ from tests.refusals import refused
 import privote as pv
 from privote.errors import BallotError
 from privote.votes import cube as room
-from privote.votes.cube import Ballots, SparseBallots
+from privote.votes.cube import Ballots, DenseBlock, SparseBallots
 
 
 def cube(seed: int = 0, shape: tuple[int, int, int] = (13, 5, 3)) -> np.ndarray:
@@ -76,6 +76,34 @@ def test_a_query_with_very_many_labels_comes_by_itself(monkeypatch: pytest.Monke
     assert np.array_equal(np.concatenate([block.votes for block in blocks]), votes)
     odd = Ballots.from_packed(np.packbits(votes[:, :5, :23]), (11, 5, 23))  # 115 votes a query
     assert [block.queries for block in odd.blocks()] == [8, 3]
+
+
+@pytest.mark.parametrize("shape", [(900, 9, 5), (999, 7, 8), (3, 700, 9), (40, 300, 3)])
+@pytest.mark.parametrize("kind", [np.bool_, np.int8])
+def test_sums_of_a_block_are_those_of_its_votes(shape: tuple[int, int, int], kind: Any) -> None:
+    """However votes lie in memory: queries last, if there are many."""
+    rng = np.random.default_rng(2)
+    votes = rng.integers(-1 if kind is np.int8 else 0, 2, shape).astype(kind)
+    block, yes = DenseBlock(votes, missing=kind is np.int8), votes == 1
+    assert (block.votes.strides[0] == 1) == (shape[0] >= shape[2] and votes.size > 1 << 14)
+    assert np.array_equal(block.votes, votes)
+    for missing_is_no in (True, False):
+        no = ~yes if missing_is_no else votes == 0
+        margins = yes.sum(axis=1) - no.sum(axis=1)
+        assert np.array_equal(block.margins(missing_is_no=missing_is_no), margins)
+    weights = 1 / np.sqrt(np.maximum(1, np.arange(shape[2] + 1)))
+    tally = (weights[yes.sum(axis=2)][:, :, None] * yes).sum(axis=1)
+    assert block.weighted(weights) == pytest.approx(tally)
+    # Whoever cast which ballot, the sum is the same to the last bit.
+    other = DenseBlock(votes[:, ::-1].copy(), block.missing)
+    assert block.weighted(weights).tolist() == other.weighted(weights).tolist()
+
+
+@pytest.mark.parametrize("kind", [np.bool_, np.int8])
+def test_sums_of_many_voters_do_not_wrap_around(kind: Any) -> None:
+    for voters in (255, 256, 700):
+        everyone = DenseBlock(np.ones((90, voters, 1), kind), missing=kind is np.int8)
+        assert (everyone.margins(missing_is_no=False) == voters).all()
 
 
 def test_thresholds() -> None:

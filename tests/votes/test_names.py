@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.refusals import refused
 
 from privote.errors import BallotError
-from privote.votes.names import Names, folded, in_order, listed, twins
+from privote.votes.names import Names, folded, in_order, listed
 
 
 def test_numbers_in_names_count_by_size() -> None:
@@ -55,6 +55,3 @@ def test_names_that_nearly_are_one() -> None:
     assert folded("e\u200d\u0301") == folded("\u00e9")
     assert folded("Stra\u00dfe") == folded("STRASSE")
     assert folded("\u200b \u3164") == ""
-    assert twins(["ward 3", "ward-3", "Ward3", "ward 4", "!", "?"]) == [
-        ["ward 3", "ward-3", "Ward3"]
-    ]

@@ -224,7 +224,7 @@ def test_types_of_columns_say_nothing(tmp_path: Path) -> None:
 
 def test_more_cells_than_a_file_can_tell_are_refused(tmp_path: Path) -> None:
     rows = "".join(f"q{i},v{i},1\nq{i},v{i + 1},1\n" for i in range(40_000))
-    with pytest.raises(pv.BallotError, match=r"1\.6e\+09 bytes"):
+    with refused("votes.csv"):
         sheet(tmp_path, "query,voter,x\n" + rows)
 
 

@@ -15,8 +15,9 @@ from .._version import written
 from ..accounting.renyi import rounded_up
 from ..errors import PrivoteWarning
 from ..files import complete, write_statement
-from ..forecast import expected, forecast
 from ..ledger import Budget
+from ..planning import forecast
+from ..release import forecast_in_words
 from .charges import Prices
 from .roles import CLEAR, LabelledBatch
 from .terms import Terms
@@ -169,7 +170,7 @@ def statement(facts: dict[str, Any]) -> str:
         "",
         *(
             f"Expected: {said}"
-            for said in (expected(facts["forecast"]), *facts["forecast"]["warnings"])
+            for said in (forecast_in_words(facts["forecast"]), *facts["forecast"]["warnings"])
         ),
         "",
         f"Engine: {facts['engine']}"

@@ -20,7 +20,7 @@ from .capc import app as capc
 from .label import label
 from .ledger import app as ledger
 from .output import hold_streams, speak
-from .plan import plan, tune
+from .plan import plan
 from .poll import poll
 from .train import predict, train, votes
 
@@ -110,7 +110,7 @@ def demo(
     say(f"Report: {summary['report']}\n\nTry next:\n\n{summary['next']}")
 
 
-for verb in (label, votes, plan, tune, audit, train, predict, poll, demo):
+for verb in (label, votes, plan, audit, train, predict, poll, demo):
     app.command()(verb)
 app.add_typer(ledger, name="ledger")
 app.add_typer(capc, name="capc")

@@ -19,7 +19,6 @@ from privote.ledger.records import digest_of
 from privote.release import Release, decide, digest_of_facts, read_facts, rows_of, statement_of
 from privote.votes.arrays import ArrayFile, read_npy
 from privote.votes.cells import name_of
-from privote.votes.cube import Ballots
 from privote.votes.tables import open_table
 
 Array = npt.NDArray[Any]
@@ -189,26 +188,6 @@ def read_names(path: Path, argument: str = "voter_ids") -> list[str]:
     except (OSError, UnicodeError) as error:
         raise InputError(argument, f"{str(path)!r} cannot be read: {error}") from None
     return [name.strip() for name in text.rstrip().splitlines()]
-
-
-def read_truth(votes: str, truth: Path | None, ballots: Ballots) -> Array | None:
-    """Return true labels (queries, labels): from their own file, or beside the votes.
-
-    Beside them in an ``.npz`` file, as the array ``truth``; None if it holds none. Bits packed by
-    ``np.packbits(truth)`` are unpacked.
-    """
-    queries, _, labels = ballots.shape
-    if truth is not None:
-        array = read_array(truth, "truth", queries=ballots.query_names)
-    elif Path(votes).suffix == ".npz" and "truth" in (arrays := ArrayFile(votes)):
-        array = arrays["truth"]
-    else:
-        return None
-    if array.ndim == 1 and array.dtype == np.uint8 and array.size == -(-queries * labels // 8):
-        array = np.unpackbits(array, count=queries * labels).reshape(queries, labels)
-    if len(array) != queries:
-        raise InputError("truth", f"must have {queries} rows, one per query", len(array))
-    return array
 
 
 def read_array(path: Path, argument: str, *, queries: Sequence[str] | None = None) -> Array:

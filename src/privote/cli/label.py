@@ -138,7 +138,7 @@ def label(
         rule = "cannot be combined with `resume`: a draft keeps no sealed numbers"
         raise InputError("show_sealed", rule)
     mech = mechanism.build() if mechanism.named else "auto"
-    if probabilities is not None and getattr(mech, "name", "tally") != "tally":
+    if probabilities is not None and not (isinstance(mech, str) or mech.name == "tally"):
         raise InputError("probabilities", "needs mechanism auto or tally", str(mech))
     names: Sequence[str] | None = None if voter_ids is None else read_names(voter_ids)
     read = [path for path in (Path(votes), baseline, voter_ids) if path is not None]
@@ -168,10 +168,10 @@ def label(
         bar, probable = options.numbers("threshold", threshold), True if soft else None
         lists = {"queries_from": queries_from, "voters_from": voters_from}
         ballots = _read(votes, mech, bar, soft=probable, resume=resume, **lists)
-        guess, known = None, getattr(ballots, "query_names", None)
+        guess = None
         if ballots is not None:
             if baseline is not None:
-                guess = read_array(baseline, "baseline", queries=known)
+                guess = read_array(baseline, "baseline", queries=ballots.query_names)
             if clip:
                 ballots = ballots.clip(mechanism.max_positives)
     with working("answering"):
@@ -186,8 +186,8 @@ def label(
             **account.arguments,
             **asked,
         )
-    if names is None:
-        names = getattr(ballots, "voter_names", None)
+    if names is None and ballots is not None:
+        names = ballots.voter_names
     said = None if ballots is None else read_as(ballots, names)
     _show(release, output, names, said, show_sealed=show_sealed, json=json)
 

@@ -116,11 +116,11 @@ def show(ledger: str, *, beside: Path | None = None, json: bool = False) -> None
     --json lists every entry.
     """
     with _opened(ledger, beside) as (book, name):
-        entries, budgets, twins = book.published(), book.standing(), book.twins()
+        entries, budgets = book.published(), book.standing()
         restored = book.restored
         allowances = [each for each in book.allowances() if each["more"]]
     if json:
-        facts = {"entries": entries, "budgets": budgets, "twins": twins, "restored": restored}
+        facts = {"entries": entries, "budgets": budgets, "restored": restored}
         print_json({**facts, "allowances": allowances})
         return
     rows = _runs(entries)
@@ -134,10 +134,6 @@ def show(ledger: str, *, beside: Path | None = None, json: bool = False) -> None
         rows = [{("left" if n == "more" else n): v for n, v in a.items()} for a in allowances]
         print_table(rows, title=title)
     _say_restored(restored)
-    if twins:
-        rows = [{**each, "names": ", ".join(map(ascii, each["names"]))} for each in twins]
-        title = "Similar names with separate budgets: are they the same?"
-        print_table(rows, title=title)
 
 
 def _runs(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -105,7 +105,7 @@ def check_shown(output: Any = None, *, pipe: bool = False) -> None:
     lost, which is an error. A reader who leaves, as ``head`` does, wants no more, unless ``pipe``.
     """
     sys.stdout.flush()
-    why: OSError | None = getattr(sys.stdout, "lost", None)
+    why = sys.stdout.lost if isinstance(sys.stdout, _Stream) else None
     if why is None or (isinstance(why, BrokenPipeError) and not pipe):
         return
     said = f"standard output cannot be written: {why.strerror or why}"
@@ -273,7 +273,7 @@ class Verb(_Command, TyperCommand):
             error = InputError(f"the name {str(failed.filename)[:40]!r}... is too long for a file")
         except PrivoteError as refused:
             error = refused
-        more, sealed = "", getattr(error, "sealed", None)
+        more, sealed = "", error.sealed if isinstance(error, InputError) else None
         if sealed is not None and ctx.params.get("show_sealed"):
             more = f"\nfor the owner's eyes: {sealed}"
         elif sealed is not None and "show_sealed" in ctx.params:

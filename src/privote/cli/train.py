@@ -44,8 +44,8 @@ def votes(
 
     Votes are written in chunks; a chunk is complete or absent. After a crash, repeat the command
     with --resume to collect the missing chunks. The result is identical for any number of workers,
-    and cannot be read before it is complete. The digest of every chunk is stored, so `privote
-    label` detects a chunk that is lost later.
+    and cannot be read before it is complete. `privote label` refuses votes of which a chunk is
+    lost.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ from ..ledger import Budget, Ledger, Location
 from ..ledger.totals import check_name
 from ..mechanisms import Mechanism, TallyVoting
 from ..release import GUARANTEES, PERSON, VOTER, Release
-from ..votes.cube import Ballots, BallotSource, keep_memory
+from ..votes.cube import Ballots, BallotSource
 from . import allowance as allowances
 from . import consensus
 from .accounts import Accounts, Allowance, record_kept
@@ -172,13 +172,12 @@ class Guardian:
         or drawn; what they hold already is not drawn again. ``plan_for`` is for how many queries,
         these included, an allowance is learnt: later calls go on with it.
         """
-        keep_memory()
         ballots = Ballots.of(votes)
         self.budget.warn(ballots.voters)
         if queries is not None:
             ballots = ballots.head(queries)
         issuer = self._issuer
-        if getattr(ballots, "steps", 1) > issuer.mechanism.vote_steps and not issuer.learns:
+        if ballots.steps > issuer.mechanism.vote_steps and not issuer.learns:
             raise InputError(
                 "votes",
                 "must be 0, 1 or missing; only tallies take probabilities",

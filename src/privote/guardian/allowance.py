@@ -93,7 +93,7 @@ def release(
         issuer.mechanism.check(ballots)
         named = ballots.voters if ids is None else len(ids)
         allowance = register(issuer, named, ballots.labels, wanted, ids)
-        allowance = replace(allowance, unit=getattr(ballots, "steps", 1) ** 2)
+        allowance = replace(allowance, unit=ballots.steps**2)
     places, voters = allowance.seats, len(allowance.each)
     if here is not None:
         places = here if places is None else places[here]
@@ -105,8 +105,8 @@ def release(
     if issuer.learns:
         seen = registered_blocks(ballots, places, voters)
         allowance = learn(issuer, allowance, ballots, seen, guess, first)
-        near = getattr(ballots, "near", None)
-        issuer, publish = learnt_settings(issuer, allowance, {} if near is None else {"near": near})
+        more = {} if ballots.near is None else {"near": ballots.near}
+        issuer, publish = learnt_settings(issuer, allowance, more)
     else:
         publish = partial(
             issuer.publish,
@@ -128,7 +128,7 @@ def release(
             left,
             unit=mechanism.surprise_unit,
             silence_is_zeros=mechanism.silence_is_zeros,
-            steps=getattr(ballots, "steps", 1),
+            steps=ballots.steps,
         )
         return mechanism.tally(counted), spent, refused
 
@@ -171,7 +171,7 @@ def charge_learnt(
     planned = asked if plan_for is None else whole("plan_for", plan_for)
     if planned < asked:
         raise InputError("plan_for", f"must be at least the {asked} queries asked now", plan_for)
-    steps, voters = getattr(ballots, "steps", 1), ballots.voters if roll is None else len(roll)
+    steps, voters = ballots.steps, ballots.voters if roll is None else len(roll)
 
     budget = accounts.budget
 

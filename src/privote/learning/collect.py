@@ -3,9 +3,8 @@
 The votes are cut into chunks, so many queries of so many voters. A chunk is what a worker is asked
 for, what it writes, and what a run that was killed goes on from: each is there as a whole or counts
 as absent, and has the same bytes whoever makes it. The array's attributes say first what is
-collected, so that a run goes on with the same models, rows and settings only; in the end also the
-digest of every chunk, by which a reader finds one that was lost. The array's own metadata, with the
-digest of the attributes, is written last: until then nobody can read the votes.
+collected, so that a run goes on with the same models, rows and settings only. The array's own
+metadata is written last: until then nobody can read the votes.
 
 A saved model is loaded where it is asked. **Loading a pickle runs whatever code its author put
 there**, on every worker; a ``.student`` file runs none. What is loaded has the digest that it had
@@ -22,6 +21,7 @@ import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from importlib import import_module
@@ -35,17 +35,8 @@ import scipy.sparse as sp
 
 from .._version import check_written, written
 from ..errors import BallotError, InputError, PrivoteError, shown, whole
-from ..files import PART, as_place, check_file, check_here, is_url, name_of
-from ..votes.arrays import (
-    MOST_ATTRIBUTES,
-    OURS,
-    ArrayFile,
-    Folder,
-    chunk_digest,
-    open_array,
-    open_npy,
-    reached,
-)
+from ..files import PART, as_place, check_file, check_here, complete, is_url, name_of
+from ..votes.arrays import ArrayFile, file_system, open_array, open_npy, reached, stored_files
 from ..votes.cells import number
 from ..votes.cube import Threshold, block_queries, check_shape, check_threshold
 from ..votes.names import Names, in_order
@@ -57,11 +48,10 @@ from .workers import each, on_workers, one_thread
 ARRAYS = (".npy", ".npz", ".zarr")
 MODELS = (".joblib", ".pkl", ".pickle", SUFFIX)
 _FORMAT = 2
-_ATTRIBUTES, _METADATA = ".zattrs", ".zarray"
+_ATTRIBUTES, _METADATA, _OURS = ".zattrs", ".zarray", "privote"
 _GROUP = 32  # voters of a chunk: as many models are in memory at once
 _CHUNKS, _FEW = 64, 64  # at least so many, so that workers share the work; unless of few queries
 _BYTES, _AT_ONCE = 1 << 24, 4  # of the rows of a chunk, and chunks that wait for each worker
-_DIGEST = 40  # bytes that the digest of a chunk takes in the attributes, at most
 Bits = npt.NDArray[np.bool_]
 Function = Callable[[str, Any], Any]
 Place = tuple[int, int]  # of a chunk: which run of queries, and which group of voters
@@ -159,7 +149,7 @@ def collect_votes(
     asked, public = open_voters(voters, names), open_rows(rows)
     width, label_names = _labels(labels, asked)
     before = _begun(folder, resume=resume, force=force)
-    then = {} if before is None else before[OURS]["settings"]
+    then = {} if before is None else before[_OURS]["settings"]
     chunk = then.get("chunk") if chunk is None else chunk
     group = then.get("group") if group is None else group
     grid = _grid(public, len(asked), width, chunk, group)
@@ -176,19 +166,16 @@ def collect_votes(
     }
     if before is not None:
         _check_same(then, settings, asked)
-    attributes = {OURS: written(_FORMAT) | {"settings": settings}, **(before or {})}
+    attributes = {_OURS: written(_FORMAT) | {"settings": settings}, **(before or {})}
     attributes["voter_names"] = voter_names
     if label_names is not None:
         attributes["label_names"] = label_names
-    if len(_json(attributes)) + grid.total * _DIGEST > MOST_ATTRIBUTES:
-        rule = f"must be larger: digests of {grid.total} chunks do not fit"
-        raise InputError("chunk", rule, grid.chunk)
     job = _Job(folder, grid, asked, public, label_names, bar, attributes)
-    done = {} if before is None else job.done()
+    done = set() if before is None else job.done()
     done_before = len(done)
     if done_before < grid.total:
-        done = job.work(done, progress, backend, workers, address)
-    job.finish(done)
+        job.work(done, progress, backend, workers, address)
+    job.finish()
     return Collected(
         output=place,
         queries=grid.queries,
@@ -229,8 +216,8 @@ def _begun(folder: Folder, *, resume: bool, force: bool) -> dict[str, Any] | Non
         rule = f"{place} {kind}; give `resume=True` to continue it, or `force=True` to start again"
         raise InputError("output", rule)
     try:
-        attributes: dict[str, Any] = json.loads(folder.read(_ATTRIBUTES, MOST_ATTRIBUTES))
-        ours: dict[str, Any] = dict(attributes[OURS])
+        attributes: dict[str, Any] = json.loads(folder.read(_ATTRIBUTES))
+        ours: dict[str, Any] = dict(attributes[_OURS])
     except (InputError, ValueError, TypeError, KeyError):
         rule = f"{place} contains no votes collected by privote votes"
         raise InputError("output", rule) from None
@@ -256,6 +243,47 @@ def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], voters: Seque
             others = (voter.label for voter, pair in pairs if [voter.name, voter.digest] != pair)
             other = next(others, "their number")
             raise InputError("voters", f"must be the same as before, and {other} is not")
+
+
+# -- folders by path or URL ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder by its path or URL, reached through fsspec; nothing is made before it is written to.
+
+    ``what`` it is to whoever named it, for messages.
+    """
+
+    place: str
+    what: str = "folder"
+
+    def files(self) -> dict[str, int]:
+        """Return the size of every file in the folder, by its path there; none without a folder."""
+        return stored_files(self.place, self.what)
+
+    def read(self, name: str) -> bytes:
+        """Return what is in a file."""
+        with reached(self.place, self.what):
+            system, path = file_system(self.place)
+            return bytes(system.cat_file(f"{path}/{name}"))
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file, durably: it is there as a whole, or as it was before."""
+        with reached(self.place, self.what):
+            system, path = file_system(self.place)
+            system.makedirs(path, exist_ok=True)
+            if is_url(self.place):  # an object is whole or absent by itself
+                system.pipe_file(f"{path}/{name}", data)
+                return
+            with complete(Path(path, name), force=True, shared=True) as part:
+                part.write_bytes(data)
+
+    def remove(self, name: str = "") -> None:
+        """Remove a file, or the folder with all that is in it; nothing if it is not there."""
+        with reached(self.place, self.what), suppress(FileNotFoundError):
+            system, path = file_system(self.place)
+            system.rm(f"{path}/{name}" if name else path, recursive=not name)
 
 
 # -- chunks -------------------------------------------------------------------------------------
@@ -323,6 +351,10 @@ def _json(facts: Mapping[str, Any]) -> bytes:
     return json.dumps(facts, indent=1, sort_keys=True).encode()
 
 
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
 @dataclass(frozen=True)
 class _Job:
     folder: Folder
@@ -333,27 +365,19 @@ class _Job:
     bar: Any
     attributes: dict[str, Any]
 
-    def done(self) -> dict[Place, str]:
-        """Return the digests of the chunks that are there as a whole, as they were if finished."""
-        digests = self.attributes[OURS].get("digests")
-        if not isinstance(digests, list) or len(digests) != self.grid.total:  # not finished
-            digests = [None] * self.grid.total
-        files, done = self.folder.files(), {}
-        for place, digest in zip(self.grid.places(), digests, strict=True):
-            if _name(place) in files:
-                data = self.folder.read(_name(place))
-                sound = data[:4] == zlib.crc32(data[4:]).to_bytes(4, "little")
-                if sound and digest in (None, chunk_digest(data)):
-                    done[place] = chunk_digest(data)
-        return done
+    def done(self) -> set[Place]:
+        """Return the chunks that are there as a whole."""
+        files = self.folder.files()
+        return {
+            place for place in self.grid.places() if _name(place) in files and self._sound(place)
+        }
 
-    def work(
-        self, done: dict[Place, str], progress: Progress | None, *where: Any
-    ) -> dict[Place, str]:
-        """Make all chunks that are not done; return the digests of all."""
-        ours = self.attributes[OURS]
-        if "digests" in ours:  # of votes that were finished, and lost a chunk
-            ours["digests"] = [done.get(place) for place in self.grid.places()]
+    def _sound(self, place: Place) -> bool:
+        data = self.folder.read(_name(place))
+        return data[:4] == zlib.crc32(data[4:]).to_bytes(4, "little")
+
+    def work(self, done: set[Place], progress: Progress | None, *where: Any) -> None:
+        """Make all chunks that are not done."""
         self.folder.remove(_METADATA)  # nobody reads votes of which some are being made again
         self.folder.write(_ATTRIBUTES, _json(self.attributes))
         try:
@@ -364,14 +388,12 @@ class _Job:
             if not self.done():  # then nothing is in the way of another try
                 self.folder.remove()
             raise
-        done = self.done()  # what is there, not what was said
-        if len(done) < self.grid.total:
+        if len(self.done()) < self.grid.total:  # what is there, not what was said
             raise InputError("output", "does not store what is written")
-        return done
 
-    def _round(self, done: Mapping[Place, str], progress: Progress | None) -> None:
+    def _round(self, done: set[Place], progress: Progress | None) -> None:
         """Make every chunk that is not done, once; those of one group of voters together."""
-        claim, grid = chunk_digest(_json(self.attributes)), self.grid
+        claim, grid = _digest(_json(self.attributes)), self.grid
 
         def tasks() -> Iterator[_Task]:
             for run, at in sorted(grid.places(), key=lambda place: place[::-1]):
@@ -385,16 +407,12 @@ class _Job:
             if progress is not None:
                 progress(count, grid.total)
 
-    def finish(self, done: Mapping[Place, str]) -> None:
-        """Write the digests of the chunks, which are all there, and then what makes them votes."""
-        ours = self.attributes[OURS] | {"digests": [done[place] for place in self.grid.places()]}
+    def finish(self) -> None:
+        """Write what makes the chunks votes: they are all there."""
         for file in self.folder.files():
             if PART in file:  # of a process that was killed
                 self.folder.remove(file)
-        attributes = _json(self.attributes | {OURS: ours})
-        self.folder.write(_ATTRIBUTES, attributes)
-        facts = self.grid.metadata() | {OURS: chunk_digest(attributes)}
-        self.folder.write(_METADATA, _json(facts))
+        self.folder.write(_METADATA, _json(self.grid.metadata()))
 
 
 @dataclass(frozen=True)
@@ -429,9 +447,9 @@ def _cast(task: _Task) -> None:
             except Exception as error:  # a model may fail as it likes
                 why = " ".join(_worded(error).split())[:300]
                 where = f"{voter.label} on queries {start} to {stop - 1}"
-                sealed = getattr(error, "sealed", None)
+                sealed = error.sealed if isinstance(error, InputError) else None
                 raise BallotError(f"{where}: {why}", sealed=sealed) from error
-    if chunk_digest(task.folder.read(_ATTRIBUTES)) != task.claim:
+    if _digest(task.folder.read(_ATTRIBUTES)) != task.claim:
         raise InputError("output", f"{task.folder.place!r} is now used by another run")
     task.folder.write(_name(task.place), task.grid.pack(votes))
 
@@ -557,7 +575,7 @@ def open_rows(rows: Any) -> Rows:
         opened = Rows(table, len(raw), 8 * len(raw.columns), digest, file)
     else:
         array = _array(file, suffix) if file else rows
-        size = row_size(array) * getattr(getattr(array, "dtype", None), "itemsize", 64)
+        size = row_size(array) * (array.dtype.itemsize if hasattr(array, "dtype") else 64)
         opened = Rows(array, count_rows(array), size, digest or joblib.hash(rows), file)
     if not opened.count:
         raise InputError("rows", "must have at least one")

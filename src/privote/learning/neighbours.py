@@ -33,7 +33,7 @@ from scipy.sparse import issparse
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from ..errors import InputError, finite, whole
-from ..votes.cube import SparseBlock
+from ..votes.cube import BallotSource, SparseBlock
 from .embedding import embed, fit_embedding
 from .rows import Floats, check_groups, check_labels, check_rows, fraction
 
@@ -42,7 +42,7 @@ _BALLOT_BYTES = 64  # of one ballot besides its votes, while blocks are made
 _FEWEST, _MOST = 16, 1024  # queries of a block
 
 
-class NeighbourBallots:
+class NeighbourBallots(BallotSource):
     """Sparse ballots of private records on public rows: a source for :func:`privote.label`.
 
     Parameters
@@ -95,7 +95,6 @@ class NeighbourBallots:
     """
 
     sparse = True
-    missing = True
 
     def __init__(
         self,
@@ -114,9 +113,9 @@ class NeighbourBallots:
         private, public = check_rows(X_private, "X_private"), check_rows(X_public, "X_public")
         self._yes = check_labels(Y_private, private.shape[0], "Y_private") == 1
         self.voters, self.labels = self._yes.shape
-        self.voter_names, self._person = check_groups(groups, self.voters)
-        if self.voter_names is not None:
-            self.voters = len(self.voter_names)
+        persons, self._person = check_groups(groups, self.voters)
+        if persons is not None:
+            self.voter_names, self.voters = tuple(persons.tolist()), len(persons)
         if private.shape[1] != public.shape[1]:
             raise InputError(
                 "`X_private` and `X_public` must have the same features, got "

@@ -296,7 +296,7 @@ class _Cache:
 
 def is_pictures(X: Any) -> bool:
     """Return whether rows are pictures: on disk, or an array with four axes."""
-    return isinstance(X, Images) or len(getattr(X, "shape", ())) == 4
+    return isinstance(X, Images) or (hasattr(X, "shape") and len(X.shape) == 4)
 
 
 def _checked(X: Any) -> npt.NDArray[Any]:

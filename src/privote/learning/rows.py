@@ -92,8 +92,8 @@ class LabelClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
 
 def check_apart(X: Any, public: Any, argument: str) -> None:
     """Refuse private rows that are given as public ones, too: what follows from those is free."""
-    same = public is X
-    if not same and public is not None and getattr(X, "shape", 0) == getattr(public, "shape", 1):
+    same, arrays = public is X, hasattr(X, "shape") and hasattr(public, "shape")
+    if not same and arrays and X.shape == public.shape:
         if sp.issparse(X) and sp.issparse(public):
             same = (X != public).nnz == 0
         elif isinstance(X, np.ndarray) and isinstance(public, np.ndarray):

@@ -41,7 +41,7 @@ from .._version import check_written, written
 from ..accounting.filters import check_charge
 from ..errors import BudgetError, InputError, LedgerError, PrivoteWarning
 from ..files import check_file, complete
-from ..votes.names import folded, twins
+from ..votes.names import folded
 from .chain import (
     KEY_VARIABLE,
     Anchor,
@@ -446,12 +446,6 @@ class Ledger:
             }
             for dataset, budget in totals.budgets.items()
         ]
-
-    def twins(self) -> list[dict[str, Any]]:
-        """Return names that nearly are one, each of which has a budget, or charges, of its own."""
-        totals = self.reading()
-        datasets = sorted(totals.budgets.keys() | totals.charged)
-        return [{"what": "data sets", "names": group} for group in twins(datasets)]
 
     def allowances(self) -> list[dict[str, Any]]:
         """Return every learnt allowance: for how many queries it is, and how many are answered."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from itertools import product
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -160,10 +160,6 @@ class Mechanism(ABC):
     ) -> Floats:
         """Return what one query costs at most on any votes: (orders,)."""
 
-    @abstractmethod
-    def unanimous(self, voters: int, labels: int) -> float:
-        """Return how often a label that every voter wants, and nothing else, is released as 1."""
-
     def total_cost(self, tally: Any, orders: Floats, bound: str) -> Floats:
         """Price a whole tally: (orders,)."""
         return np.asarray(self.cost(tally, orders, bound).sum(axis=0))
@@ -207,21 +203,6 @@ class Mechanism(ABC):
 
     # -- what planning asks of it ------------------------------------------------------------------
 
-    @classmethod
-    def variants(cls, sigma: float) -> tuple[Mechanism, ...]:
-        """Return what a comparison of mechanisms tries of this kind, all with the same noise."""
-        make: Any = cls
-        if "sigma" not in cls.settings():
-            raise UnavailableError(f"{cls.name} has no sigma, so it must define variants")
-        return (make(sigma=sigma),)
-
-    def with_noise(self, sigma: float) -> Mechanism:
-        """Return the same mechanism with another amount of noise."""
-        other: Any = self
-        if "sigma" not in self.settings():
-            raise UnavailableError(f"{self.name} has no sigma, so it must define with_noise")
-        return replace(other, sigma=sigma)  # type: ignore[no-any-return]
-
     def noise_free(self, block: Block) -> Bools:
         """Return what the voters want (queries, labels): labels with more yes than no."""
         return np.asarray(block.margins(missing_is_no=False) > 0)
@@ -240,7 +221,10 @@ class Mechanism(ABC):
     @classmethod
     def audited(cls) -> tuple[Mechanism, ...]:
         """Return every feature but a gate once, with so little noise that flaws show."""
-        return cls.variants(2.0)
+        make: Any = cls
+        if "sigma" not in cls.settings():
+            raise UnavailableError(f"{cls.name} has no sigma, so it must define audited")
+        return (make(sigma=2.0),)
 
     def every_ballot(self, labels: int, *, missing: bool = False) -> Labels:
         """Return every ballot that a voter may cast: (ballots, labels), -1 for a missing vote."""

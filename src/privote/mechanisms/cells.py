@@ -197,11 +197,6 @@ class VoteMechanism(CellMechanism):
         missing = self.counts_missing(block.missing)
         return CellTally(block.margins(missing_is_no=not missing), block.voters, missing)
 
-    def unanimous(self, voters: int, labels: int) -> float:
-        """Return how often a label that every voter wants, and nothing else, is released as 1."""
-        check_electorate(voters, labels)
-        return float(np.exp(self.log_probs(np.array([voters]), voters)[0, 1]))
-
     def by_level(self, voters: int, missing: bool) -> Ladder | None:
         """Return the levels that a cell can stand at, with what it costs there."""
         return Ladder(self, voters, self.counts_missing(missing))

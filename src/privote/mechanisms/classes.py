@@ -182,15 +182,6 @@ class ClassMechanism(Mechanism):
     def _contest(self, profile: tuple[int, ...], labels: int) -> Contest:
         return Contest(self.sigma, profile, self.classes(labels))
 
-    def unanimous(self, voters: int, labels: int) -> float:
-        """Return how often a label that every voter wants, and nothing else, is released as 1."""
-        check_electorate(voters, labels)
-        contest = self._contest((int(voters),), labels)
-        log_hit = contest.win_log_probs()[0]
-        if self.gate is not None:
-            log_hit = log_hit + self.gate.log_probs(np.array(voters))[1]
-        return min(1.0, float(np.exp(log_hit)))
-
     def win_log_probs(self, tally: ClassTally) -> Floats:
         """Return the log-probability of each voted class, then of *some* unvoted one.
 

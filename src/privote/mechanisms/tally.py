@@ -113,12 +113,6 @@ class TallyVoting(Mechanism):
         return ("sigma", "tau", "grid")
 
     @classmethod
-    def variants(cls, sigma: float) -> tuple[Mechanism, ...]:
-        """Return none: a comparison is of mechanisms that release labels."""
-        del sigma
-        return ()
-
-    @classmethod
     def audited(cls) -> tuple[Mechanism, ...]:
         """Return whole ballots and clipped ones."""
         return cls(sigma=2.0), cls(sigma=2.0, tau=1.2)
@@ -146,7 +140,7 @@ class TallyVoting(Mechanism):
 
     def check(self, ballots: BallotSource) -> None:
         """Refuse ballots in other steps than these: :meth:`ballots` makes them of probabilities."""
-        due, given = self.vote_steps, getattr(ballots, "steps", 1)
+        due, given = self.vote_steps, ballots.steps
         if given != due:
             raise InputError("votes", f"must have {due} steps per vote (`grid`), got {given}")
 
@@ -177,12 +171,6 @@ class TallyVoting(Mechanism):
         """Return how often the plain majority of a noisy tally is 0, 1, ABSTAIN: (.., .., 3)."""
         one = self.noise.above(tally.voters * self.steps / 2 - tally.steps)
         return np.stack([1 - one, one, np.zeros_like(one)], axis=-1)
-
-    def unanimous(self, voters: int, labels: int) -> float:
-        """Return how often a label that every voter wants has a noisy tally above one half."""
-        check_electorate(voters, labels)
-        full = np.array([[voters * int(self.weights(1)[1])]], np.int64)
-        return float(self.cell_probabilities(Tally(full, voters))[0, 0, 1])
 
     # -- outcomes ----------------------------------------------------------------------------------
 

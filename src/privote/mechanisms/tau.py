@@ -79,11 +79,6 @@ class TauVoting(CellMechanism):
         return GaussianLink(sigma=self.sigma).log_probs(margins, voters)
 
     @classmethod
-    def variants(cls, sigma: float) -> tuple[Mechanism, ...]:
-        """Return both norms, with the paper's bounds."""
-        return cls(sigma=sigma, tau=1.8), cls(sigma=sigma, tau=3.4, norm=1)
-
-    @classmethod
     def audited(cls) -> tuple[Mechanism, ...]:
         """Return both norms, with bounds that clip small ballots."""
         return cls(sigma=2.0, tau=1.2), cls(sigma=2.0, tau=1.5, norm=1)
@@ -122,12 +117,6 @@ class TauVoting(CellMechanism):
         """Return the real margins 2c - n of clipped ballots (queries, labels)."""
         weighted = block.weighted(self.weights(block.labels))
         return CellTally(2 * weighted - block.voters, block.voters, False)
-
-    def unanimous(self, voters: int, labels: int) -> float:
-        """Return how often a label that every voter wants, and nothing else, is released as 1."""
-        check_electorate(voters, labels)
-        margin = 2 * (self.weights(1)[1] * voters) - voters
-        return float(np.exp(self.log_probs(np.array(margin), voters)[1]))
 
     def cost(self, tally: CellTally, orders: Floats, bound: str) -> Floats:
         """Price each query: the labels that cost most to lose and to gain, within the norm."""

@@ -22,9 +22,9 @@ from ..accounting.allowance import Learning, learning_epsilon, mu_of_budget, set
 from ..accounting.renyi import Floats, rounded_up
 from ..deciding import Posterior
 from ..errors import InputError, finite, whole
-from ..forecast import YES
 from ..ledger import Budget
 from ..release import Shown
+from .forecast import YES
 
 #: Kinds of voters. The j-th commonest label is wanted in proportion to j^-fall. In each cell voters
 #: say yes with a probability from a Beta distribution whose parameters add up to ``divided``: less

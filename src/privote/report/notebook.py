@@ -57,7 +57,7 @@ def _drawn(result: Any) -> str:
     common = getattr(result, "shares_", None)  # of a model that is fitted
     if common is None:
         return ""
-    names = getattr(result, "label_names_", map(str, result.classes_))
+    names = result.label_names_ if hasattr(result, "label_names_") else map(str, result.classes_)
     return _bars(zip(names, common, strict=True), "How common each label is", "estimated share")
 
 

@@ -5,42 +5,39 @@ accountants never meet a NaN, a 2 or a missing axis. Cubes larger than memory st
 (arrays in files, Zarr, Parquet) and come in blocks of a few megabytes.
 
 A block is a run of consecutive queries in memory, which is all a mechanism ever counts. Dense
-blocks hold every voter's ballot, one vote a byte or packed as bits; sparse ones only the ballots of
-those who spoke.
+blocks hold every voter's ballot; sparse ones only the ballots of those who spoke.
 """
 
 from __future__ import annotations
 
-import ctypes
+import copy
 import math
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import BallotError, InputError, numbers, shown, whole
-from .bits import Bits, Bytes
 from .names import Names
 
 MISSING = -1
 Votes = npt.NDArray[np.bool_] | npt.NDArray[np.int8]
+Bools = npt.NDArray[np.bool_]
+Bytes = npt.NDArray[np.uint8]
 Counts = npt.NDArray[np.int64]
 Margins = npt.NDArray[np.signedinteger[Any]]
 Floats = npt.NDArray[np.float64]
 
-_FEW = 1 << 14  # votes that are added up sooner than they are packed
 Threshold = float | npt.ArrayLike | None
 
 MOST = 10**12  # of queries, voters or labels: sums and squares of sizes stay exact
 _BLOCK_CELLS = 1 << 23  # 8 MiB of one-byte votes: fits the cache's outskirts, bounds the memory
-# Numbers as in malloc.h, and bytes; glibc takes no more for the latter.
-_MALLOC = {"TRIM_THRESHOLD": (-1, 1 << 27), "MMAP_THRESHOLD": (-3, 1 << 25)}
+PIECE = 1 << 20  # votes that are looked at together: they stay in the cache
+_FEW = 1 << 14  # votes whose order in memory does not matter
 
 
 class StoredArray(ABC):
@@ -63,31 +60,55 @@ Cells = npt.NDArray[Any] | StoredArray
 
 @runtime_checkable
 class BallotSource(Protocol):
-    """Anything that yields blocks: :class:`Ballots`, :class:`SparseBallots`, or one of yours."""
+    """Anything that yields blocks: :class:`Ballots`, :class:`SparseBallots`, or a class of yours.
+
+    A class that extends this one needs sizes, :meth:`blocks` and :meth:`head`; the rest has a
+    default.
+
+    Attributes
+    ----------
+    queries, voters, labels
+        How many there are.
+    missing
+        Whether a vote can be missing.
+    sparse
+        Whether blocks hold only the ballots of those who spoke.
+    steps
+        Above 1, a vote is an integer from 0 to ``steps``, or missing.
+    near
+        The share of the voters that is expected to speak on a query, one for all labels or
+        (labels,); None where all do, or where nobody knows.
+    query_names, voter_names, label_names
+        Names in order, or None. Those of queries and labels are public; those of voters are never
+        released.
+    """
 
     queries: int
     voters: int
     labels: int
-    missing: bool
-    sparse: bool
+    missing: bool = True
+    sparse: bool = False
+    steps: int = 1
+    near: npt.ArrayLike | None = None
+    query_names: tuple[str, ...] | None = None
+    voter_names: Sequence[Any] | None = None
+    label_names: tuple[str, ...] | None = None
 
+    @abstractmethod
     def blocks(self) -> Iterator[Block]:
         """Yield consecutive queries, block by block."""
 
+    @abstractmethod
     def head(self, queries: int) -> BallotSource:
         """Return the first ``queries`` queries."""
 
 
-class Ballots:
+class Ballots(BallotSource):
     """A dense, checked cube of votes (queries, voters, labels).
 
     Make one with :meth:`of`, :meth:`from_array`, :meth:`from_packed` or
-    :func:`privote.votes.arrays.read`; the constructor is for sources that check by themselves: they
-    give ``rows(start, stop)``, and where the votes of a query are whole bytes of bits, these too,
-    as ``packed(start, stop)``.
-    With ``steps`` above 1, a vote is an integer from 0 to ``steps``, or missing.
-    ``query_names``, ``voter_names`` and ``label_names`` are the names in order, or None. Names of
-    queries and labels are public; names of voters are never released.
+    :func:`privote.votes.arrays.read`; the constructor is for sources that check by themselves:
+    ``rows(start, stop)`` returns their votes.
 
     Examples
     --------
@@ -96,8 +117,6 @@ class Ballots:
     Ballots(10 queries, 50 voters, 4 labels)
     """
 
-    sparse = False
-
     def __init__(
         self,
         shape: tuple[int, int, int],
@@ -105,16 +124,16 @@ class Ballots:
         *,
         missing: bool,
         names: Names | None = None,
-        packed: Callable[[int, int], Bytes] | None = None,
         steps: int = 1,
     ) -> None:
-        self.steps = steps
         self.queries, self.voters, self.labels = check_shape(shape)
-        self.missing = bool(missing)
-        self._rows, self._packed = rows, packed
-        self._names = named = Names() if names is None else names.checked(self.shape)
-        self.query_names, self.voter_names = named.queries, named.voters
-        self.label_names = named.labels
+        self.missing, self.steps, self._rows = bool(missing), steps, rows
+        self._name(names or Names())
+
+    def _name(self, names: Names, where: str = "votes") -> None:
+        names.checked(self.shape, where)
+        self.query_names, self.voter_names = names.queries, names.voters
+        self.label_names = names.labels
 
     def __repr__(self) -> str:
         kind = ", some missing" if self.missing else ""
@@ -127,18 +146,9 @@ class Ballots:
 
     def named(self, names: Names, where: str = "votes") -> Ballots:
         """Return the same ballots under these names; ``where`` they come from."""
-        names.checked(self.shape, where)
-        return self._with(self.shape, names)
-
-    def _with(self, shape: tuple[int, int, int], names: Names) -> Ballots:
-        return Ballots(
-            shape,
-            self._rows,
-            missing=self.missing,
-            names=names,
-            packed=self._packed,
-            steps=self.steps,
-        )
+        same = copy.copy(self)
+        same._name(names, where)
+        return same
 
     @classmethod
     def of(
@@ -215,12 +225,12 @@ class Ballots:
             missing = array.dtype.kind in "if" or not typed
         if threshold is not None:
             bar = check_threshold(threshold, array.shape[2])
-            check_probabilities(array, or_missing=missing)
+            check_votes(array, probable=True, or_missing=missing)
             return cls(shape, lambda a, b: as_votes(array[a:b], missing, bar), missing=missing)
         if soft is None:
             soft = array.dtype.kind == "f" and typed
         if steps > 1 and soft:
-            check_probabilities(array, or_missing=True)
+            check_votes(array, probable=True)
             return cls(shape, lambda a, b: in_steps(array[a:b], steps), missing=True, steps=steps)
         if check_votes(array) and not missing:
             raise BallotError("may_be_missing", "is False, but some votes are missing (-1)")
@@ -244,31 +254,28 @@ class Ballots:
 
         def rows(start: int, stop: int) -> Votes:
             first, last = start * ballot, stop * ballot
-            flat = np.unpackbits(bits[first // 8 : -(-last // 8)])
-            skip = first % 8
+            held = bits[first // 8 : -(-last // 8)]
+            if ballot % 8 == 0 and is_long(stop - start, voters, labels):
+                return unpacked(held.reshape(stop - start, -1), voters, labels)
+            flat, skip = np.unpackbits(held), first % 8
             return flat[skip : skip + last - first].view(np.bool_).reshape(-1, voters, labels)
 
-        def packed(start: int, stop: int) -> Bytes:
-            return bits[start * ballot // 8 : stop * ballot // 8].reshape(stop - start, -1)
-
-        shape = queries, voters, labels
-        return cls(shape, rows, missing=False, packed=None if ballot % 8 else packed)
+        return cls((queries, voters, labels), rows, missing=False)
 
     def blocks(self) -> Iterator[DenseBlock]:
         """Yield the cube in blocks of consecutive queries."""
         step = block_queries(self.voters, self.labels)
         for start in range(0, self.queries, step):
             stop = min(start + step, self.queries)
-            if self._packed is None:
-                yield DenseBlock(self._rows(start, stop), self.missing, start)
-            else:
-                rows = self._packed(start, stop)
-                yield PackedBlock(Bits.of_rows(rows, self.voters, self.labels), start)
+            yield DenseBlock(self._rows(start, stop), self.missing, start)
 
     def head(self, queries: int) -> Ballots:
         """Return the first ``queries`` queries."""
-        shape = (whole("queries", queries, 1, self.queries), self.voters, self.labels)
-        return self._with(shape, self._names.head(queries))
+        first = copy.copy(self)
+        first.queries = whole("queries", queries, 1, self.queries)
+        if self.query_names is not None:
+            first.query_names = self.query_names[: first.queries]
+        return first
 
     def to_array(self) -> Votes:
         """Return the whole cube as one array: bool, or int8 where votes are missing."""
@@ -287,10 +294,12 @@ class Ballots:
             surplus = (votes == 1) & (np.cumsum(votes == 1, axis=2) > max_positives)
             return np.where(surplus, np.zeros((), votes.dtype), votes)
 
-        return Ballots(self.shape, rows, missing=self.missing, names=self._names)
+        clipped = copy.copy(self)
+        clipped._rows = rows
+        return clipped
 
 
-class SparseBallots:
+class SparseBallots(BallotSource):
     """Ballots of many voters, of whom only a few vote on each query.
 
     Parameters
@@ -311,7 +320,6 @@ class SparseBallots:
     """
 
     sparse = True
-    missing = True
 
     def __init__(
         self,
@@ -454,47 +462,29 @@ def check_threshold(threshold: Threshold, labels: int) -> Floats:
     return bar
 
 
-def _slabs(array: Cells) -> Iterator[tuple[int, npt.NDArray[Any]]]:
-    step = block_queries(array.shape[1], array.shape[2])
-    for start in range(0, array.shape[0], step):
-        yield start, array[start : start + step]
+def check_votes(array: Cells, *, probable: bool = False, or_missing: bool = True) -> bool:
+    """Refuse anything but 0 and 1, or probabilities, and -1 or NaN; return whether any is missing.
 
-
-def _odd(rule: str, bad: npt.NDArray[np.bool_], slab: npt.NDArray[Any], start: int) -> BallotError:
-    query, voter, label = (int(i) for i in np.argwhere(bad)[0])
-    return BallotError(
-        f"votes[query {start + query}, voter {voter}, label {label}]",
-        rule,
-        sealed=f"it is {slab[query, voter, label]}",
-    )
-
-
-def check_probabilities(array: Cells, *, or_missing: bool = False) -> None:
-    """Refuse anything but numbers in [0, 1], and -1 or NaN if allowed; name the first."""
-    if array.dtype.kind not in "fiub":
-        raise BallotError(f"probabilities must be numbers, got dtype {array.dtype}")
-    for start, slab in _slabs(array):
-        bad = ~(((slab >= 0) & (slab <= 1)) | (or_missing & _no_vote(slab)))
-        if bad.any():
-            rule = "must be a probability in [0, 1]" + f" or missing ({MISSING})" * or_missing
-            raise _odd(rule, bad, slab, start)
-
-
-def check_votes(array: Cells) -> bool:
-    """Refuse anything but 0, 1, and -1 or NaN; return whether any vote is missing."""
+    The message names the first that is something else.
+    """
     if array.dtype.kind not in "fiub":
         raise BallotError("votes", f"must be bool or numbers, got dtype {array.dtype}")
-    missing, hidden = False, array.dtype == np.bool_
-    for start, slab in _slabs(array):
+    missing, step = False, block_queries(*array.shape[1:])
+    for start in range(0, array.shape[0], step):
+        slab = array[start : start + step]
         # A bool from outside may hide any byte, and bytes are what is added up.
-        slab = slab.view(np.uint8) if hidden else slab
+        slab = slab.view(np.uint8) if slab.dtype == np.bool_ else slab
         absent = _no_vote(slab)
-        bad = slab > 1 if hidden else ~((slab == 0) | (slab == 1) | absent)
+        good = (slab >= 0) & (slab <= 1) if probable else (slab == 0) | (slab == 1)
+        bad = ~(good | (or_missing & absent))
         if bad.any():
-            rule = f"must be 0, 1 or missing ({MISSING})"
-            if slab.dtype.kind == "f":
+            rule = "must be a probability in [0, 1]" if probable else "must be 0, 1"
+            rule += f" or missing ({MISSING})" * or_missing
+            if slab.dtype.kind == "f" and not probable:
                 rule += "; give `threshold` or `soft` if these are probabilities"
-            raise _odd(rule, bad, slab, start)
+            query, voter, label = np.argwhere(bad)[0].tolist()
+            where = f"votes[query {start + query}, voter {voter}, label {label}]"
+            raise BallotError(where, rule, sealed=f"it is {slab[query, voter, label]}")
         missing = missing or bool(absent.any())
     return missing
 
@@ -504,24 +494,36 @@ def _no_vote(slab: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     return np.asarray(absent | np.isnan(slab) if slab.dtype.kind == "f" else absent)
 
 
-@cache
-def keep_memory() -> None:
-    """Let this process keep the memory of some megabytes of votes for the next ones.
-
-    Without, every block begins with a thousand page faults (mallopt(3)). Where the environment
-    says more, it stays.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):  # another library, or another system
-        return
-    for name, (option, value) in _MALLOC.items():
-        said = os.environ.get(f"MALLOC_{name}_", "")
-        if not (said.isdecimal() and int(said) > value):
-            mallopt(option, value)
-
-
 # -- blocks ----------------------------------------------------------------------------------------
+
+
+def is_long(queries: int, voters: int, labels: int) -> bool:
+    """Return whether sums over a cube are faster with its queries last in memory."""
+    return queries >= labels and queries * voters * labels > _FEW
+
+
+def unpacked(rows: Bytes, voters: int, labels: int) -> Bools:
+    """Return packed votes (queries, bytes) as (queries, voters, labels), queries last in memory."""
+    columns = np.ascontiguousarray(rows.T)  # of bits still, an eighth of the size
+    cells = np.empty((len(columns), 8, len(rows)), np.bool_)
+    for bit in range(8):
+        np.not_equal(columns & np.uint8(128 >> bit), 0, out=cells[:, bit])
+    flat = cells.reshape(-1, len(rows))[: voters * labels]
+    return flat.reshape(voters, labels, -1).transpose(2, 0, 1)
+
+
+def queries_last(votes: Votes) -> Votes:
+    """Return the same votes, in an order in memory in which they are added up in long rows.
+
+    A sum over 20 labels, or over the voters of 20 labels, is otherwise a loop of its own for each
+    query.
+    """
+    if votes.strides[0] == votes.itemsize or not is_long(*votes.shape):
+        return votes
+    if votes.dtype == np.bool_:  # packed, they are moved in an eighth of the bytes
+        return unpacked(np.packbits(votes.reshape(len(votes), -1), axis=1), *votes.shape[1:])
+    last: npt.NDArray[np.int8] = np.ascontiguousarray(votes.transpose(1, 2, 0))
+    return last.transpose(2, 0, 1)
 
 
 @dataclass(frozen=True)
@@ -532,93 +534,64 @@ class DenseBlock:
     missing: bool
     start: int = 0
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(queries, voters, labels)."""
-        return self.votes.shape
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "votes", queries_last(self.votes))
 
     @property
     def queries(self) -> int:
         """Queries of this block."""
-        return self.shape[0]
+        return self.votes.shape[0]
 
     @property
     def voters(self) -> int:
         """Registered voters, whether they spoke or not."""
-        return self.shape[1]
+        return self.votes.shape[1]
 
     @property
     def labels(self) -> int:
         """Labels of every ballot."""
-        return self.shape[2]
+        return self.votes.shape[2]
 
-    @property
-    def large(self) -> bool:
-        """Whether packing the votes pays."""
-        return self.votes.size > _FEW
-
-    def bits(self) -> Bits:
-        """Return the yes-votes as bits; a missing vote is none."""
-        return Bits.of_votes(np.asarray(self.votes == 1 if self.missing else self.votes, np.bool_))
+    def _yes(self) -> Bools:
+        return np.asarray(self.votes == 1 if self.missing else self.votes, np.bool_)
 
     def margins(self, *, missing_is_no: bool) -> Margins:
         """Return yes minus no (queries, labels); a missing vote is neither, or a no."""
-        if self.missing and not missing_is_no:
-            narrow = np.min_scalar_type(-2 * self.voters - 1)  # callers add the voters to it
-            margins: Margins = _count(self.votes == 1).astype(narrow)
-            margins -= _count(self.votes == 0).astype(narrow)
-            return margins
-        return _margins(self._yes(), self.voters)
-
-    def _yes(self) -> npt.NDArray[Any]:
-        return _count(self.votes if not self.missing else self.votes == 1)
+        yes = count(self._yes(), axis=1)
+        if not self.missing or missing_is_no:
+            return _margins(yes, self.voters)
+        narrow = np.min_scalar_type(-2 * self.voters - 1)  # callers add the voters to it
+        return np.asarray(yes.astype(narrow) - count(self.votes == 0, axis=1).astype(narrow))
 
     def weighted(self, weights: Floats) -> Floats:
-        """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote."""
-        return self.bits().weighted(weights)
+        """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote.
 
-    def speakers(self) -> tuple[Counts, Counts, npt.NDArray[np.bool_]]:
+        Ballots of one size are counted before they are weighted, and sizes are added in order:
+        whoever cast which, the sum is the same to the last bit.
+        """
+        yes, tally = self._yes(), np.zeros((self.queries, self.labels))
+        step = max(1, PIECE // (self.voters * self.labels))
+        for start in range(0, self.queries, step):
+            part = yes[start : start + step]
+            sizes = count(part, axis=2)
+            order = np.argsort(sizes, axis=1, kind="stable")
+            sizes = np.take_along_axis(sizes, order, axis=1)
+            first = np.diff(sizes, axis=1, prepend=sizes[:, :1] + 1) != 0  # of its size
+            begins = np.flatnonzero(first)
+            cells = part[np.arange(len(part))[:, None], order].reshape(-1, self.labels)
+            counts = np.add.reduceat(cells.view(np.uint8), begins, axis=0, dtype=np.int64)
+            worth = weights[sizes.reshape(-1)[begins], None] * counts
+            np.add.at(tally, start + begins // self.voters, worth)
+        return tally
+
+    def speakers(self) -> tuple[Counts, Counts, Bools]:
         """Return (query, voter, yes-ballot) of every ballot that is not missing as a whole."""
         if self.missing:
             query, voter = np.nonzero((self.votes != MISSING).any(axis=2))
             return query, voter, self.votes[query, voter] == 1
         query = np.repeat(np.arange(self.queries), self.voters)
         voter = np.tile(np.arange(self.voters), self.queries)
-        return query, voter, np.asarray(self.votes, bool).reshape(-1, self.labels)
-
-
-class PackedBlock(DenseBlock):
-    """Every voter's ballot, none missing, as bits; they are unpacked where somebody looks at each.
-
-    Attributes
-    ----------
-    held
-        The bits.
-    """
-
-    held: Bits
-    large = True
-
-    def __init__(self, held: Bits, start: int = 0) -> None:
-        for name, value in (("held", held), ("missing", False), ("start", start)):
-            object.__setattr__(self, name, value)
-
-    @cached_property
-    def votes(self) -> Votes:
-        """(queries, voters, labels)."""
-        return self.held.votes()
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(queries, voters, labels)."""
-        return self.held.queries, self.held.voters, self.held.labels
-
-    def bits(self) -> Bits:
-        """Return the votes as they are held."""
-        return self.held
-
-    def _yes(self) -> npt.NDArray[Any]:
-        return self.held.yes()
+        return query, voter, self._yes().reshape(-1, self.labels)
 
 
 @dataclass(frozen=True)
@@ -668,13 +641,10 @@ class SparseBlock:
 Block = DenseBlock | SparseBlock
 
 
-def _count(cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Sum yes-votes over voters; bytes add up fastest in the narrowest type that holds n."""
-    if cells.size > _FEW:
-        return Bits.of_votes(cells).yes()
-    voters = cells.shape[1]
-    width: type[np.unsignedinteger[Any]] = np.uint8 if voters < 256 else np.uint32
-    return np.asarray(np.add.reduce(cells.view(np.uint8), axis=1, dtype=width))
+def count(cells: Bools, axis: int) -> npt.NDArray[np.unsignedinteger[Any]]:
+    """Return how many cells along an axis are true; numpy adds fastest in the narrowest type."""
+    narrow = np.min_scalar_type(cells.shape[axis])
+    return np.asarray(np.add.reduce(cells.view(np.uint8), axis=axis, dtype=narrow))
 
 
 def _margins(yes: npt.NDArray[Any], voters: int) -> Margins:

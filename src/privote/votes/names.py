@@ -72,15 +72,6 @@ def identities(names: Any, argument: str, count: int | None = None) -> npt.NDArr
     return np.array(keys, np.str_)
 
 
-def twins(names: Iterable[str]) -> list[list[str]]:
-    """Return groups of names that differ in spaces, case, punctuation or what nobody sees."""
-    groups: dict[str, list[str]] = {}
-    for name in dict.fromkeys(names):
-        letters = "".join(filter(str.isalnum, folded(name)))
-        groups.setdefault(letters or folded(name), []).append(name)
-    return [group for group in groups.values() if len(group) > 1]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Names:
     """Names along the axes of votes, in order; None for an axis that has none."""

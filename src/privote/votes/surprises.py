@@ -10,8 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .bits import Bits
-from .cube import MISSING, Block, Counts, DenseBlock, PackedBlock, SparseBlock, Votes
+from .cube import MISSING, PIECE, Block, Bools, Counts, DenseBlock, SparseBlock, Votes, count
 
 
 def effective(
@@ -34,9 +33,7 @@ def effective(
     if isinstance(block, SparseBlock):
         return _effective_sparse(block, left, unit, silence_is_zeros)
     if steps > 1:
-        return _effective_steps(block, np.asarray(baseline, np.bool_), left, steps)
-    if block.large:
-        return _effective_bits(block, np.asarray(baseline, np.bool_), left, unit)
+        return _effective_steps(block, _guess(baseline, block.votes), left, steps)
     votes, spent, refused = effective_votes(block.votes, baseline, left, unit)
     return DenseBlock(votes, missing=False, start=block.start), spent, refused
 
@@ -47,8 +44,8 @@ def left_over(allowance: Counts, spent: Counts, refused: Counts) -> Counts:
 
 
 def effective_votes(
-    votes: Votes, baseline: npt.NDArray[np.bool_], left: Counts, unit: str
-) -> tuple[npt.NDArray[np.bool_], Counts, Counts]:
+    votes: Votes, baseline: Bools, left: Counts, unit: str
+) -> tuple[Bools, Counts, Counts]:
     """Return the votes that count, what each voter spent on them, and how many were refused.
 
     Who is missing counts as the baseline: vote by vote where votes are the unit; where ballots
@@ -64,19 +61,41 @@ def effective_votes(
         ``"vote"``: each vote that departs from the baseline is a surprise; ``"ballot"``: each
         ballot that departs from it anywhere is one.
     """
-    guess = np.asarray(baseline, np.bool_)[:, None, :]
-    yes = _present(votes, guess, unit)
-    departs = yes != guess
-    count = departs.sum(axis=2) if unit == "vote" else departs.any(axis=2).astype(np.int64)
-    total = count.sum(axis=0)
-    if (total <= left).all():
-        return np.asarray(yes), total, np.zeros_like(total)
-    keep = np.cumsum(count, axis=0) <= left
-    spent = np.where(keep, count, 0).sum(axis=0)
-    return np.where(keep[:, :, None], yes, guess), spent, (~keep & (count > 0)).sum(axis=0)
+    guess, (queries, voters, labels) = _guess(baseline, votes), votes.shape
+    guided = bool(guess.any())
+    step = max(1, PIECE // (queries * labels))
+    groups = [slice(start, start + step) for start in range(0, voters, step)]
+
+    def departing(group: slice) -> Bools:
+        yes = _present(votes[:, group], guess, unit)
+        return yes ^ guess if guided else yes
+
+    size = np.empty((voters, queries), np.min_scalar_type(labels)).T
+    for group in groups:
+        departs = departing(group)
+        size[:, group] = count(departs, axis=2) if unit == "vote" else departs.any(axis=2)
+    spent, refused = size.sum(axis=0, dtype=np.int64), np.zeros(voters, np.int64)
+    if votes.dtype == np.bool_ and (spent <= left).all():
+        return np.asarray(votes, np.bool_), spent, refused
+    counted = np.empty_like(votes, np.bool_)
+    for group in groups:
+        own = size[:, group]
+        keep = np.cumsum(own, axis=0, dtype=np.int64) <= left[group]
+        np.bitwise_and(departing(group), keep[:, :, None], out=counted[:, group])
+        spent[group] = (own * keep).sum(axis=0, dtype=np.int64)
+        refused[group] = (~keep & (own > 0)).sum(axis=0)
+    if guided:
+        counted ^= guess
+    return counted, spent, refused
 
 
-def _present(votes: Votes, guess: npt.NDArray[np.bool_], unit: str) -> npt.NDArray[np.bool_]:
+def _guess(baseline: Bools, votes: Votes) -> Bools:
+    """Return a baseline (queries, 1, labels), in the order in memory in which the votes are."""
+    last = votes.strides[0] == votes.itemsize
+    return np.asarray(baseline, np.bool_, order="F" if last else "C")[:, None, :]
+
+
+def _present(votes: Votes, guess: Bools, unit: str) -> Bools:
     """Return the votes, the baseline in the place of those who are missing."""
     if votes.dtype == np.bool_:
         return np.asarray(votes, np.bool_)
@@ -87,52 +106,19 @@ def _present(votes: Votes, guess: npt.NDArray[np.bool_], unit: str) -> npt.NDArr
 
 
 def _effective_steps(
-    block: DenseBlock, baseline: npt.NDArray[np.bool_], left: Counts, steps: int
+    block: DenseBlock, guess: Bools, left: Counts, steps: int
 ) -> tuple[Block, Counts, Counts]:
     """Return what :func:`effective_votes` does, of votes in steps; a missing one is the baseline.
 
     With baselines of 0 and 1 two votes a, b differ by (a - b)^2 <= (a - g)^2 + (b - g)^2.
     """
-    guess = np.where(baseline, steps, 0)[:, None, :]
-    votes = np.where(block.votes == MISSING, guess, block.votes).astype(np.int8)
-    count = ((votes.astype(np.int64) - guess) ** 2).sum(axis=2)
-    keep = np.cumsum(count, axis=0) <= left
-    counted = np.where(keep[:, :, None], votes, guess).astype(np.int8)
-    refused = (~keep & (count > 0)).sum(axis=0)
-    return DenseBlock(counted, False, block.start), np.where(keep, count, 0).sum(axis=0), refused
-
-
-def _effective_bits(
-    block: DenseBlock, baseline: npt.NDArray[np.bool_], left: Counts, unit: str
-) -> tuple[Block, Counts, Counts]:
-    """Return what :func:`effective_votes` does, without a look at each ballot.
-
-    A voter whose surprises fit as a whole, or of whom nothing is left, is done with a sum. Only one
-    who runs out here, which happens once in its life, has its ballots added up in order.
-    """
-    present = (
-        Bits.of_votes(_present(block.votes, baseline[:, None, :], unit))
-        if block.missing
-        else block.bits()
-    )
-    departs = present.against(baseline)
-    by_vote = unit == "vote"
-    total = departs.totals() if by_vote else departs.speaking()
-    fits = total <= left
-    spent, refused = np.where(fits, total, 0), np.zeros_like(total)
-    if fits.all():
-        return PackedBlock(present, block.start), spent, refused
-    refused[~fits] = (departs.speaking() if by_vote else total)[~fits]
-    ends: dict[int, int] = {}
-    for voter in np.flatnonzero(~fits & (left > 0)).tolist():
-        size = departs.sizes_of(voter)
-        summed = np.cumsum(size if by_vote else size > 0)
-        ends[voter] = end = int(np.searchsorted(summed, left[voter], side="right"))
-        spent[voter] = summed[end - 1] if end else 0
-        refused[voter] = np.count_nonzero(size[end:])
-    some = fits | (left > 0)
-    kept = (departs if some.all() else departs.only(some)).until(ends).against(baseline)
-    return PackedBlock(kept, block.start), spent, refused
+    whole = guess * np.int8(steps)
+    votes = np.where(block.votes == MISSING, whole, block.votes).astype(np.int8)
+    size = ((votes.astype(np.int64) - whole) ** 2).sum(axis=2)
+    keep = np.cumsum(size, axis=0) <= left
+    counted = np.where(keep[:, :, None], votes, whole)
+    refused = (~keep & (size > 0)).sum(axis=0)
+    return DenseBlock(counted, False, block.start), (size * keep).sum(axis=0), refused
 
 
 def _effective_sparse(

@@ -194,6 +194,10 @@ class NetworkClassifier(LabelClassifier):
     """
 
     _named_by: ClassVar[str] = "network"  # the parameter that names the network
+    # Of networks that have no such parameter.
+    hidden: int = 1
+    dropout: float = 0.0
+    device: str = "cpu"
 
     network_: Any
     scaling_: Scaling
@@ -275,12 +279,12 @@ class NetworkClassifier(LabelClassifier):
     def _sizes(self) -> dict[str, Any]:
         """Return what else a network of this name is made with."""
         return {
-            "hidden": int(getattr(self, "hidden", 1)),
-            "dropout": float(getattr(self, "dropout", 0.0)),
+            "hidden": int(self.hidden),
+            "dropout": float(self.dropout),
         }
 
     def _answers(self, rows: Rows) -> Floats:
-        torch, device = require_torch("a network's prediction"), getattr(self, "device", "cpu")
+        torch, device = require_torch("a network's prediction"), self.device
         network = on_device(self.network_.eval(), device)
         with torch.no_grad():
             parts = [

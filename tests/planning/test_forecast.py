@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import privote as pv
-from privote.forecast import expected, forecast
-from privote.planning import allowance_for
+from privote.planning import allowance_for, chance_of_one, forecast
+from privote.release import forecast_in_words
 
 VOTERS, LABELS = 60, 12
 
@@ -30,7 +30,7 @@ def test_chances_are_the_mechanisms_own(mechanism: pv.Mechanism) -> None:
     votes = np.zeros((1, VOTERS, LABELS), bool)
     none = mechanism.cell_probabilities(mechanism.tally(next(pv.Ballots.of(votes).blocks())))
     assert found["false_alarm"] == pytest.approx(float(none[0, 0, 1]), abs=1e-9)
-    assert found["missed"] == pytest.approx(1 - mechanism.unanimous(VOTERS, LABELS))
+    assert found["missed"] == 1 - chance_of_one(mechanism, VOTERS, LABELS)
     for count, enough in ((round(found["share_needed"] * VOTERS), True), (0, False)):
         votes[0, :, 0] = np.arange(VOTERS) < count
         some = mechanism.cell_probabilities(mechanism.tally(next(pv.Ballots.of(votes).blocks())))
@@ -40,7 +40,7 @@ def test_chances_are_the_mechanisms_own(mechanism: pv.Mechanism) -> None:
 def test_warnings() -> None:
     quiet, loud = (forecast(pv.BinaryVoting(sigma=s), VOTERS, LABELS) for s in (10.0, 37.0))
     assert quiet["warnings"] == []
-    assert "95 %" in expected(quiet)
+    assert "95 %" in forecast_in_words(quiet)
     assert loud["share_needed"] is None
     assert (round(loud["missed"], 2), round(loud["false_alarm"], 2)) == (0.13, 0.13)
     assert len(loud["warnings"]) == 2

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .mechanisms import Mechanism
-from .votes.cube import SparseBlock
+from ..errors import UnavailableError
+from ..mechanisms import Mechanism
+from ..mechanisms.base import check_electorate
+from ..votes.cube import Bools, Counts, Floats
 
 #: The share of yes among all votes where nobody says otherwise.
 YES = 0.1
@@ -19,6 +21,7 @@ WORRY = 0.05  # of labels that every voter wants, or nobody: above, the forecast
 
 _BUSIEST = 1.56  # times the mean: how often the busiest voter says yes
 _SURE = 0.95
+_LISTED = 1 << 28  # votes that may be listed, where whole ballots are counted
 
 
 def forecast(
@@ -54,7 +57,7 @@ def forecast(
     share_near = 1.0 if near is None else float(np.median(np.asarray(near)))
     speaking = min(max(1, round(share_near * voters)), voters)
     size = mechanism, voters, labels
-    low, high = (chance_of_one(*size, count) for count in (0, speaking))
+    low, high = (chance_of_one(*size, wanted) for wanted in (0, speaking))
     needed, lasts = None, None
     if high >= _SURE:
         counts = range(speaking)
@@ -64,55 +67,82 @@ def forecast(
         most = labels if by_vote else 1  # surprises on a query
         mean = YES * labels if by_vote else 1 - (1 - YES) ** labels
         lasts = math.floor(max(allowance / (_BUSIEST * mean), allowance / most) * (1 + 1e-12))
-    told: dict[str, Any] = {
+    warnings = []
+    if 1 - high > WORRY:
+        whoever = "every voter" if near is None else "every voter near a query"
+        warnings.append(
+            f"There is too much noise for so few voters: {100 * (1 - high):.0f} % of the labels "
+            f"that {whoever} wants are missed, and more of those on which voters disagree."
+        )
+    if low > WORRY * (1 + 1e-6):  # a bar for this very chance is rounded
+        warnings.append(
+            f"{100 * low:.0f} % of the labels that nobody wants are released as 1. If few labels "
+            "are wanted, many of the ones are false."
+        )
+    if lasts is not None and lasts < asked:
+        warnings.append(
+            f"If {100 * YES:.0f} % of all votes are yes, the allowance lasts for {lasts:,} of "
+            f"{asked:,} queries. Later labels fall back to the baseline (0 by default)."
+        )
+    return {
         "missed": 1 - high,
         "false_alarm": low,
         "share_needed": None if needed is None else needed / speaking,
         "near": None if near is None else speaking,
         "lasts": lasts,
+        "warnings": warnings,
     }
-    said = []
-    if 1 - high > WORRY:
-        said.append(
-            f"There is too much noise for so few voters: {100 * (1 - high):.0f} % of the labels "
-            f"that {_whoever(told)} wants are missed, and more of those on which voters disagree."
-        )
-    if low > WORRY * (1 + 1e-6):  # a bar for this very chance is rounded
-        said.append(
-            f"{100 * low:.0f} % of the labels that nobody wants are released as 1. If few labels "
-            "are wanted, many of the ones are false."
-        )
-    if lasts is not None and lasts < asked:
-        said.append(
-            f"If {100 * YES:.0f} % of all votes are yes, the allowance lasts for {lasts:,} of "
-            f"{asked:,} queries. Later labels fall back to the baseline (0 by default)."
-        )
-    return {**told, "warnings": said}
 
 
-def chance_of_one(mechanism: Mechanism, voters: int, labels: int, count: int) -> float:
-    """Return how often a label is released that so many voters want, and nobody any other."""
-    speaking = count if mechanism.silence_is_zeros else voters  # where an empty ballot is a vote
+def chance_of_one(
+    mechanism: Mechanism, voters: int, labels: int, wanted: int | None = None
+) -> float:
+    """Return how often a label is released that so many voters want, and nobody any other.
+
+    ``wanted`` is by default all of the voters.
+    """
+    check_electorate(voters, labels)
     single = mechanism.surprise_unit == "vote"  # each label has an election of its own
-    votes = np.zeros((speaking, 1 if single else labels), np.bool_)
-    votes[:count, 0] = True
-    block = SparseBlock(np.zeros(speaking, np.int64), np.arange(speaking), votes, 1, voters)
+    if not single and labels > _LISTED:
+        raise UnavailableError("labels", f"must be at most {_LISTED} for a forecast", labels)
+    count = voters if wanted is None else wanted
+    speaking = count if mechanism.silence_is_zeros else voters  # where an empty ballot is a vote
+    block: Any = _Agreement(int(voters), 1 if single else int(labels), int(count), int(speaking))
     return float(mechanism.cell_probabilities(mechanism.tally(block))[0, 0, 1])
 
 
-def expected(told: Mapping[str, Any]) -> str:
-    """Return a forecast in words, without its warnings."""
-    text = (
-        f"A label that {_whoever(told)} wants is missed with probability {told['missed']:.2g}. A "
-        f"label that nobody wants is released with probability {told['false_alarm']:.2g}."
-    )
-    if told["share_needed"] is None:
-        return text
-    near = told["near"]
-    of = "the voters" if near is None else f"the voters near it (about {near:,})"
-    share = f"{100 * told['share_needed']:.0f} % of {of}"
-    return f"{text} A label that {share} want is released with 95 % probability."
+@dataclass(frozen=True)
+class _Agreement:
+    """A block of one query on which so many voters want the first label, and nobody any other.
 
+    Its sums need no list of the voters, of whom there may be more than memory holds.
+    """
 
-def _whoever(told: Mapping[str, Any]) -> str:
-    return "every voter" if told["near"] is None else "every voter near a query"
+    voters: int
+    labels: int
+    wanted: int
+    speaking: int
+    queries: int = 1
+    start: int = 0
+    missing: bool = True
+
+    def _yes(self) -> Counts:
+        return np.asarray(self.wanted * (np.arange(self.labels)[None] == 0), np.int64)
+
+    def margins(self, *, missing_is_no: bool) -> Counts:
+        """Return 2 yes - voters: (1, labels)."""
+        del missing_is_no
+        return 2 * self._yes() - self.voters
+
+    def weighted(self, weights: Floats) -> Floats:
+        """Return the tally where a ballot for one label counts weights[1]: (1, labels)."""
+        return np.asarray(weights[1] * self._yes(), np.float64)
+
+    def speakers(self) -> tuple[Counts, Counts, Bools]:
+        """Return (query, voter, yes-ballot) of every ballot cast."""
+        if self.speaking * self.labels > _LISTED:
+            rule = f"must have at most {_LISTED} votes in all for a forecast of whole ballots"
+            raise UnavailableError("voters", rule, self.voters)
+        ballots = np.zeros((self.speaking, self.labels), np.bool_)
+        ballots[: self.wanted, 0] = True
+        return np.zeros(self.speaking, np.int64), np.arange(self.speaking), ballots
