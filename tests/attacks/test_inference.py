@@ -9,8 +9,12 @@ others, too. No refusal quotes it.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping
+import json
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,9 +23,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn.neural_network import MLPClassifier
 from tests.attacks.conftest import Outcome
+from typer.testing import CliRunner
 
 import privote as pv
+from privote.cli import app
+from privote.datasets import Images
 from privote.datasets.tables import raw_table
 from privote.learning.tables import TableEncoder
 from privote.polls import read
@@ -117,7 +125,9 @@ FORMS: dict[str, Form] = {
     "arrow dictionaries": lambda columns, _: pa.table(
         {name: pa.array(cells).dictionary_encode() for name, cells in typed(columns).items()}
     ),
-    "polars": lambda columns, _: pytest.importorskip("polars").DataFrame(columns, strict=False),
+    "polars": lambda columns, _: pytest.importorskip("polars").DataFrame(
+        typed(columns), strict=False
+    ),
     "lists": lambda columns, _: dict(columns),
     "arrays": lambda columns, _: {name: array(cells) for name, cells in columns.items()},
     "records": records,
@@ -161,31 +171,34 @@ ODD: dict[str, Any] = {
     "a bool": True,
     "a long integer": 2**53 + 1,
     "a longer integer": 10**25,
+    "a number beyond floats": "1e400",
     "an extra option": "Ada;Zoe",
 }
-View = Callable[[Columns], Any]
+View = Callable[[Columns], Any]  # of all records but the first, and of all together
+Made = Callable[[Columns], Any]
 
 
-def broken(view: View, before: Columns, after: Columns) -> str | None:
-    """Return what is wrong with a table whose first record changed, None if nothing is.
-
-    ``view`` returns what must stay the same: of all records but the first, and of all together.
-    """
+def judge(view: View, before: Columns) -> Callable[[Columns], str | None]:
+    """Return what says what is wrong with a table whose first record changed, None if nothing."""
     there = view(before)
-    try:
-        here = view(after)
-    except pv.PrivoteError as error:
-        if any(part in str(error) for part in ("Smith", "hiv", "Zoe")):
-            return "the refusal quotes the record"
-        view(first(before))
+
+    def broken(after: Columns) -> str | None:
         try:
-            view(first(after))
-        except pv.PrivoteError:
-            return None
-        return "is refused in company, and not alone"
-    except Exception as error:
-        return f"{type(error).__name__}, which is not ours"
-    return None if here == there else "others changed"
+            here = view(after)
+        except pv.PrivoteError as error:
+            if any(part in str(error) for part in ("Smith", "hiv", "Zoe")):
+                return "the refusal quotes the record"
+            view(first(before))
+            try:
+                view(first(after))
+            except pv.PrivoteError:
+                return None
+            return "is refused in company, and not alone"
+        except Exception as error:
+            return f"{type(error).__name__}, which is not ours"
+        return None if here == there else "others changed"
+
+    return broken
 
 
 def first(columns: Columns) -> Columns:
@@ -193,35 +206,96 @@ def first(columns: Columns) -> Columns:
     return {name: cells[:1] for name, cells in columns.items()}
 
 
-def walk(view: View, columns: Columns, name: str) -> Iterator[str | None]:
-    """Yield what is wrong with each odd cell of the first record."""
-    for what, cell in ODD.items():
-        found = broken(view, columns, {**columns, name: [cell, *columns[name][1:]]})
-        yield found and f"{name}: {what}: {found}"
+# -- what is read, and what must stay --------------------------------------------------------------
 
 
-# -- records: encodings, labels, names -------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("form", FORMS)
-def test_one_cell_changes_no_other_row(
-    form: str, kind: str, tmp_path: Path, outcome: Outcome
-) -> None:
-    public, private = KINDS[kind]
-    encoder = TableEncoder().fit(FORMS[form]({"x": [1, 2, 3] * 3, kind: public * 3}, tmp_path))
+def encoded(kind: str, made: Made) -> View:
+    encoder = TableEncoder().fit(made({"x": [1, 2, 3] * 3, kind: KINDS[kind][0] * 3}))
     assert len(encoder.columns_) == 2
 
     def view(columns: Columns) -> Any:
-        rows = encoder.transform(FORMS[form](columns, tmp_path))
+        rows = encoder.transform(made(columns))
         rows = rows.toarray() if sp.issparse(rows) else rows
         return rows[1:].tobytes(), encoder.feature_names_
 
-    found = walk(view, {"x": [1, 3, 2, 1], kind: private}, kind)
-    outcome.of(f"one cell among {kind} in {form}", found)
+    return view
 
 
-#: What stands in columns that are no features, by the argument that names them.
+def named(argument: str, kind: str, made: Made) -> View:
+    how: dict[str, Any] = {argument: [kind] if argument == "labels" else kind}
+
+    def view(columns: Columns) -> Any:
+        data = raw_table(made(columns), features=["x"], **how)
+        parts = (data.Y, data.ids, data.groups)
+        return [None if part is None else part[1:].tolist() for part in parts], data.label_names
+
+    return view
+
+
+def trained(method: str, made: Made) -> View:
+    public = made({name: KINDS[name][0] * 4 for name in TRAINED})
+    return lambda columns: published(method, made(columns), public)
+
+
+def published(method: str, rows: Any, public: Any) -> Any:
+    """Return everything besides what was drawn."""
+    steps = {"steps": 2} if method == "gradients" else {}
+    model = pv.PrivateClassifier(method, epsilon=1.0, settings=steps)
+    model.fit(rows, ["ill"], public, seed=1)
+    facts = {key: value for key, value in model.privacy_.items() if key != "drawn"}
+    encoder: Any = model.encoder_
+    scales = [np.asarray(getattr(model.student_, name)).tolist() for name in ("mean_", "scale_")]
+    return encoder.to_plain(), model.label_names_, facts, scales
+
+
+def votes(soft: bool | None, made: Made, **how: Any) -> View:
+    def view(columns: Columns) -> Any:
+        ballots: Any = pv.Ballots.of(made(columns), steps=100, soft=soft, **how)
+        names = ballots.query_names, ballots.voter_names, ballots.label_names
+        return ballots.steps, ballots.missing, names, ballots.to_array()[:, 1:].tolist()
+
+    return view
+
+
+def counted(how: Mapping[str, Any], made: Made) -> View:
+    def view(columns: Columns) -> Any:
+        everybody, one = (
+            read(made(part), options=OPTIONS, voter="voter", **how)
+            for part in (columns, first(columns))
+        )
+        others = everybody.tally.counts - one.tally.counts
+        return everybody.options, everybody.rule, everybody.size, everybody.notes, others.tolist()
+
+    return view
+
+
+def shown(verb: str, flags: str, made: Made) -> View:
+    """Return what the command line says besides what was drawn."""
+    public = made({name: KINDS[name][0] * 4 for name in TRAINED})
+    to, lists = public.with_name("to"), ""
+    for axis, names in LISTED.items():
+        public.with_name(axis).write_text("\n".join(names))
+        lists += f" --{'queries' if axis == 'query' else 'voters'}-from {public.with_name(axis)}"
+    words = [*verb.split(), *flags.format(public=public, to=to, lists=lists).split()]
+    words += ["--epsilon=1", "--delta=1e-6", "--seed=1", "--json"]
+    words += [] if verb == "poll" else ["--force"]
+
+    def view(columns: Columns) -> Any:
+        file = made(columns).replace(to.with_suffix(".data.csv"))  # what it is called is public
+        done = CliRunner().invoke(app, [*words, str(file)])
+        assert done.exit_code in (0, 2), done.output
+        if done.exit_code == 2:
+            raise pv.InputError(done.output)
+        facts = json.loads(re.sub("[0-9a-f]{64}", "", done.stdout))
+        rows = to.with_suffix(".csv").read_text().split() if "label" in verb else []
+        names = [row.partition(",")[0] for row in rows]
+        return {name: facts[name] for name in {*facts} - {"winners", "uncertain"}}, names
+
+    return view
+
+
+TRAINED = ("whole numbers", "codes")
+FRAMES = [form for form in FORMS if form not in LISTS]
 NAMED: dict[str, tuple[str, list[Any]]] = {
     "labels": ("labels", [1, 0, 1, 0]),
     "labels of bools": ("labels", [True, False, True, False]),
@@ -231,56 +305,104 @@ NAMED: dict[str, tuple[str, list[Any]]] = {
     "groups": ("group_column", [1, 2, 2, 1]),
     "groups of texts": ("group_column", ["1", "02", "02", "01"]),
 }
+RECORDS = {name: KINDS[name][1] * 3 for name in TRAINED} | {"ill": [1, 0] * 6}
+VOTES: dict[str, tuple[Callable[[int], Any], bool | None]] = {
+    **{kind.__name__: (kind, None) for kind in (int, bool, float, str)},
+    "nothing": (lambda vote: None, None),
+    "probabilities": (lambda vote: 0.25 + vote / 2, True),
+    "whole probabilities": (int, True),
+}
+LISTED = {"query": ["q1", "q2", "q3"], "voter": ["ann", "bob", "cy"]}
+BALLOTS: dict[str, list[Any]] = {
+    **{"query": np.repeat(LISTED["query"], 3).tolist(), "voter": LISTED["voter"] * 3},
+    **{"fever": [1, 0, 1, 0, 0, 1, 1, 1, 0], "cough": [0, 0, 1, 1, 0, 0, 1, 0, 1]},
+}
+COUNTED = {"query": [0] * 3 + [1] * 3 + [2] * 3, "voter": [0, 1, 2] * 3}  # as Parquet has them
+OPTIONS = ["Ada", "Bo", "Cy"]
+MARKS = {"Ada": [1, 0, 1, 1], "Bo": [0, 0, 1, 0], "Cy": [0, 1, 0, 1]}
+PICKS = {"voter": [4, 2, 7, 5], "Picks": ["Ada;Bo", "Bo", "Cy", "Ada;Cy"]}
+POLLS: dict[str, tuple[Callable[[int], Any], dict[str, Any]]] = {
+    "approvals": (int, {}),
+    "bools": (bool, {}),
+    "words": (["no", "yes"].__getitem__, {}),
+    "points": ([0, 3].__getitem__, {"each": 5}),
+}
+CHANCES = BALLOTS | {"fever": [0.25 + vote / 2 for vote in BALLOTS["fever"]]}
+VERBS: dict[str, tuple[str, Columns, Sequence[str]]] = {
+    "label": ("{lists} --mechanism binary --sigma 7 --output {to}.csv", BALLOTS, ["fever"]),
+    "label --soft": ("{lists} --output {to}.csv", CHANCES, ["fever"]),
+    "poll": ("--column Picks --options Ada,Bo,Cy --duplicates first", PICKS, [*PICKS]),
+    "train": ("--labels ill --public {public} --output {to} --method moments", RECORDS, TRAINED),
+}
+#: By name: forms, a table, the columns in which its first record is odd, and how it is read.
+CASES: dict[str, tuple[Sequence[str], Columns, Sequence[str], Callable[[Made], View]]] = {
+    "what moments publish": (
+        ("csv", "pandas csv", "parquet", "polars", "sparse records"),
+        *(RECORDS, TRAINED, partial(trained, "moments")),
+    ),
+    "what gradients publish": (["pandas"], RECORDS, TRAINED, partial(trained, "gradients")),
+    "one label": (["csv", "pandas"], {"fever": [1, 0, 1]}, ["fever"], partial(votes, None)),
+    "a poll of lists": ([*FORMS], PICKS, [*PICKS], partial(counted, {"column": "Picks"})),
+}
+for kind, (_, cells) in KINDS.items():
+    CASES[kind] = [*FORMS], {"x": [1, 3, 2, 1], kind: cells}, [kind], partial(encoded, kind)
+for kind, (argument, cells) in NAMED.items():
+    look = partial(named, argument, kind)
+    CASES[kind] = [*FORMS], {"x": [1, 3, 2, 1], kind: cells}, [kind], look
+for kind, (written, soft) in VOTES.items():
+    table = BALLOTS | COUNTED | {"fever": [*map(written, BALLOTS["fever"])]}
+    held = [form for form in FRAMES if kind != "str" or "parquet" not in form]
+    CASES[f"votes of {kind}"] = held, table, ["fever"], partial(votes, soft)
+for kind, (written, how) in POLLS.items():
+    table = {"voter": [4, 2, 7, 5]} | {name: [*map(written, row)] for name, row in MARKS.items()}
+    CASES[f"a poll of {kind}"] = [*FORMS], table, ["Ada", "voter"], partial(counted, how)
+for verb, (flags, table, odd) in VERBS.items():
+    CASES[f"privote {verb}"] = ["csv"], table, odd, partial(shown, verb, flags)
 
 
-@pytest.mark.parametrize("kind", NAMED)
-@pytest.mark.parametrize("form", FORMS)
-def test_one_cell_changes_no_other_label_or_name(
-    form: str, kind: str, tmp_path: Path, outcome: Outcome
+@pytest.mark.parametrize(("case", "form"), [(name, f) for name in CASES for f in CASES[name][0]])
+def test_one_cell_changes_nothing_else(
+    case: str, form: str, tmp_path: Path, outcome: Outcome
 ) -> None:
-    argument, cells = NAMED[kind]
-    how: dict[str, Any] = {argument: [kind] if argument == "labels" else kind}
-
-    def view(columns: Columns) -> Any:
-        data = raw_table(FORMS[form](columns, tmp_path), features=["x"], **how)
-        parts = (data.Y, data.ids, data.groups)
-        return [None if part is None else part[1:].tolist() for part in parts], data.label_names
-
-    found = walk(view, {"x": [1, 3, 2, 1], kind: cells}, kind)
-    outcome.of(f"one cell among {kind} in {form}", found)
+    _, table, names, look = CASES[case]
+    broken = judge(look(lambda columns: FORMS[form](columns, tmp_path)), table)
+    found = {
+        f"{name}: {what}": broken({**table, name: [cell, *table[name][1:]]})
+        for name in names
+        for what, cell in ODD.items()
+    }
+    outcome.of(f"one cell: {case} in {form}", [why and (what, why) for what, why in found.items()])
 
 
-# -- what an estimator publishes -------------------------------------------------------------------
-
-TRAINED = ("whole numbers", "codes")
-
-
-def published(method: str, rows: Any, public: Any) -> Any:
-    """Return everything besides what was drawn."""
-    steps = {"steps": 2} if method == "gradients" else {}
-    model = pv.PrivateClassifier(method, epsilon=1.0, settings=steps)
-    model.fit(rows, ["ill"], public, seed=1)
-    facts = {key: value for key, value in model.privacy_.items() if key != "drawn"}
-    made: Any = model.encoder_
-    scales = [np.asarray(getattr(model.student_, name)).tolist() for name in ("mean_", "scale_")]
-    return made.to_plain(), model.label_names_, facts, scales
+#: Which rows a voter leaves out, and the query of a row that only this voter adds.
+ABSENT: dict[str, tuple[list[int], str | None]] = {
+    "a ballot without a row": ([0], None),
+    "a voter without a ballot": ([0, 3, 6], None),
+    "a query of one voter": ([], "q0"),
+}
 
 
-@pytest.mark.parametrize(
-    ("method", "form"), [*(("moments", form) for form in FORMS), ("gradients", "pandas")]
-)
-def test_one_cell_changes_nothing_that_a_training_publishes(
-    method: str, form: str, tmp_path: Path, outcome: Outcome
+@pytest.mark.parametrize("what", ABSENT)
+@pytest.mark.parametrize("form", [form for form in FRAMES if "parquet" not in form])
+def test_which_queries_and_voters_there_are_is_listed(
+    form: str, what: str, tmp_path: Path, outcome: Outcome
 ) -> None:
-    made, table = FORMS[form], {name: KINDS[name][1] * 3 for name in TRAINED}
-    public = made({name: KINDS[name][0] * 4 for name in TRAINED}, tmp_path)
+    absent, query = ABSENT[what]
+    row = [] if query is None else [(query, "ann", 1, 0)]
+    kept = [row for at, row in enumerate(zip(*BALLOTS.values(), strict=True)) if at not in absent]
+    rest = dict(zip(BALLOTS, map(list, zip(*row, *kept, strict=True)), strict=True))
 
-    def view(columns: Columns) -> Any:
-        return published(method, made(columns, tmp_path), public)
+    def made(columns: Columns) -> Any:
+        return FORMS[form](columns, tmp_path)
 
-    table["ill"] = [1, 0] * 6
-    found = [each for name in table for each in walk(view, table, name)]
-    outcome.of(f"what {method} publish of {form}", found)
+    if what != "a voter without a ballot":  # how many there are is public
+        with pytest.raises(pv.PrivoteError):
+            votes(None, made)(rest)
+    view = votes(None, made, queries_from=LISTED["query"], voters_from=LISTED["voter"])
+    outcome.of(f"{what} in {form}", [judge(view, BALLOTS)(rest)])
+
+
+# -- keys of one record ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("pool", ["with the key", "without it"])
@@ -296,7 +418,23 @@ def test_one_key_of_one_record_is_not_published(
         return published("moments", columns["rows"], records(public, tmp_path))
 
     odd = [{"hiv": "yes", **rows[0]}, *rows[1:]]
-    outcome.of(f"one key, public rows {pool}", [broken(view, {"rows": rows}, {"rows": odd})])
+    outcome.of(f"one key, public rows {pool}", [judge(view, {"rows": rows})({"rows": odd})])
+
+
+def test_one_write_in_is_no_option(tmp_path: Path, outcome: Outcome) -> None:
+    rows = records({"voter": [4, 2, 7], "Ada": [1, 0, 1], "Bo": [0, 1, 1]}, tmp_path)
+
+    def view(columns: Columns) -> Any:
+        poll = read(columns["rows"], options=OPTIONS[:2], voter="voter")
+        return poll.options, poll.rule, poll.size, poll.notes
+
+    odd = [{"Zoe": 1, **rows[0]}, *rows[1:]]
+    with pytest.raises(pv.PrivoteError):
+        read(odd)
+    outcome.of("a write-in", [judge(view, {"rows": rows})({"rows": odd})])
+
+
+# -- numbers of records, moments beyond Python, warnings -------------------------------------------
 
 
 def test_one_more_record_is_not_promised_where_their_number_decides() -> None:
@@ -310,121 +448,29 @@ def test_one_more_record_is_not_promised_where_their_number_decides() -> None:
     assert most["voters"] == fewest["voters"] or "more or fewer" not in most["protects"]
 
 
-# -- votes -----------------------------------------------------------------------------------------
-
-BALLOTS: dict[str, list[Any]] = {
-    "query": ["q1"] * 3 + ["q2"] * 3 + ["q3"] * 3,
-    "voter": ["ann", "bob", "cy"] * 3,
-    "fever": [1, 0, 1, 0, 0, 1, 1, 1, 0],
-    "cough": [0, 0, 1, 1, 0, 0, 1, 0, 1],
-}
-COUNTED = {"query": [0] * 3 + [1] * 3 + [2] * 3, "voter": [0, 1, 2] * 3}  # as Parquet has them
-VOTES: dict[str, tuple[Callable[[int], Any], bool | None]] = {
-    **{kind.__name__: (kind, None) for kind in (int, bool, float, str)},
-    "probabilities": (lambda vote: 0.25 + vote / 2, True),
-    "whole probabilities": (int, True),
-}
+def test_a_moment_that_python_has_no_type_for_is_not_quoted(tmp_path: Path) -> None:
+    far, days = np.array([2**30, 5], "M8[D]"), pa.array([2**30, 5], pa.date32())
+    table = pa.table({"x": [1, 2], "day": days})
+    for source in (table, parquet(table, tmp_path), {"x": [1, 2], "day": far}):
+        with pytest.raises(pv.InputError) as refused:
+            raw_table(source, labels=["day"], features=["x"])
+        assert str(2**30) not in str(refused.value)
+    moments = pd.DataFrame({"x": [1, 2], "name": np.array(["30000-01-01", "2021-03-01"], "M8[s]")})
+    assert raw_table(moments, id_column="name").ids.tolist()[1] == "2021-03-01"
 
 
-def seen_votes(table: Any, **how: Any) -> Any:
-    """Return all of the votes but the first voter's, and the facts about them."""
-    made: Any = pv.Ballots.of(table, steps=100, **how)
-    names = made.query_names, made.voter_names, made.label_names
-    return made.steps, made.missing, names, made.to_array()[:, 1:].tolist()
-
-
-@pytest.mark.parametrize("kind", VOTES)
-@pytest.mark.parametrize("form", [form for form in FORMS if form not in LISTS])
-def test_one_vote_changes_no_other(form: str, kind: str, tmp_path: Path, outcome: Outcome) -> None:
-    if kind == "str" and "parquet" in form:
-        pytest.skip("votes in Parquet are numbers or bools")
-    written, soft = VOTES[kind]
-    table = BALLOTS | (COUNTED if "parquet" in form else {})
-    table |= {label: [*map(written, table[label])] for label in ("fever", "cough")}
-
-    def view(columns: Columns) -> Any:
-        return seen_votes(FORMS[form](columns, tmp_path), soft=soft)
-
-    outcome.of(f"one vote of {kind} in {form}", walk(view, table, "fever"))
-
-
-LISTED = {"queries_from": ["q1", "q2", "q3"], "voters_from": ["ann", "bob", "cy"]}
-#: Which rows a voter leaves out, and the query of a row that only this voter adds.
-ABSENT: dict[str, tuple[list[int], str | None]] = {
-    "a ballot without a row": ([0], None),
-    "a voter without a ballot": ([0, 3, 6], None),
-    "a query of one voter": ([], "q0"),
-}
-
-
-@pytest.mark.parametrize("what", ABSENT)
-@pytest.mark.parametrize("form", [f for f in FORMS if f not in LISTS and "parquet" not in f])
-def test_which_queries_and_voters_there_are_is_listed(
-    form: str, what: str, tmp_path: Path, outcome: Outcome
-) -> None:
-    absent, query = ABSENT[what]
-    row = [] if query is None else [(query, "ann", 1, 0)]
-    kept = [row for at, row in enumerate(zip(*BALLOTS.values(), strict=True)) if at not in absent]
-    rest = dict(zip(BALLOTS, map(list, zip(*row, *kept, strict=True)), strict=True))
-
-    def view(columns: Columns) -> Any:
-        return seen_votes(FORMS[form](columns, tmp_path), **LISTED)
-
-    if what != "a voter without a ballot":  # how many there are is public
-        with pytest.raises(pv.PrivoteError):
-            seen_votes(FORMS[form](rest, tmp_path))
-    outcome.of(f"{what} in {form}", [broken(view, BALLOTS, rest)])
-
-
-# -- polls -----------------------------------------------------------------------------------------
-
-OPTIONS = ["Ada", "Bo", "Cy"]
-MARKS = [[1, 0, 1, 1], [0, 0, 1, 0], [0, 1, 0, 1]]
-POLLS: dict[str, tuple[Columns, dict[str, Any]]] = {
-    **{
-        kind: (
-            {name: [*map(written, marks)] for name, marks in zip(OPTIONS, MARKS, strict=True)},
-            how,
-        )
-        for kind, written, how in (
-            ("approvals", int, {}),
-            ("bools", bool, {}),
-            ("words", ["no", "yes"].__getitem__, {}),
-            ("points", [0, 3].__getitem__, {"each": 5}),
-        )
-    },
-    "lists": ({"Picks": ["Ada;Bo", "Bo", "Cy", "Ada;Cy"]}, {"column": "Picks"}),
-}
-
-
-@pytest.mark.parametrize("kind", POLLS)
-@pytest.mark.parametrize("form", FORMS)
-def test_one_ballot_changes_no_other(
-    form: str, kind: str, tmp_path: Path, outcome: Outcome
-) -> None:
-    marks, how = POLLS[kind]
-    table = {"voter": [4, 2, 7, 5], **marks}
-
-    def view(columns: Columns) -> Any:
-        everybody, one = (
-            read(FORMS[form](part, tmp_path), options=OPTIONS, voter="voter", **how)
-            for part in (columns, first(columns))
-        )
-        others = everybody.tally.counts - one.tally.counts
-        return everybody.options, everybody.rule, everybody.size, everybody.notes, others.tolist()
-
-    found = [*walk(view, table, next(iter(marks))), *walk(view, table, "voter")]
-    outcome.of(f"one ballot of {kind} in {form}", found)
-
-
-def test_one_write_in_is_no_option(tmp_path: Path, outcome: Outcome) -> None:
-    rows = records({"voter": [4, 2, 7], "Ada": [1, 0, 1], "Bo": [0, 1, 1]}, tmp_path)
-
-    def view(columns: Columns) -> Any:
-        made = read(columns["rows"], options=OPTIONS[:2], voter="voter")
-        return made.options, made.rule, made.size, made.notes
-
-    odd = [{"Zoe": 1, **rows[0]}, *rows[1:]]
-    with pytest.raises(pv.PrivoteError):
-        read(odd)
-    outcome.of("a write-in", [broken(view, {"rows": rows}, {"rows": odd})])
+def test_no_warning_tells_of_private_rows(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    """Not that a fit did not converge or overflowed, nor what is odd about a picture."""
+    Image = pytest.importorskip("PIL.Image")
+    warnings.simplefilter("always")
+    rng = np.random.default_rng(0)
+    X, pool = rng.normal(size=(60, 4)), rng.normal(size=(20, 4))
+    Y = (X[:, :2] > 0).astype(int)
+    for odd, teacher in ((X[0, 0], MLPClassifier(max_iter=1)), (1e308, None)):
+        X[0] = odd
+        pv.PATEClassifier(teacher, n_teachers=2, epsilon=8.0).fit(X, Y, pool, seed=1)
+    exif = Image.Exif()
+    exif[0x0112], exif[0x9286] = 6, "a comment" * 10
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.jpg", exif=exif.tobytes()[:-30])
+    Images(paths=[str(tmp_path / "a.jpg")])[:]
+    assert {each.category for each in recwarn} <= {pv.PrivoteWarning}

@@ -191,6 +191,15 @@ def test_the_owners_parts_and_columns(read: Read, write: Write) -> None:
             read(name, part="mine")
 
 
+def test_a_study_has_one_row_of_labels(read: Read, write: Write) -> None:
+    """Of two, one record would label the images of another."""
+    rows = MIMIC["chexpert"]
+    write("mimic/mimic-cxr-2.0.0-chexpert.csv.gz", *rows, f"11000764{rows[1][8:]}")
+    with pytest.raises(InputError) as refusal:
+        read("mimic")
+    assert refusal.value.argument == "folder"
+
+
 LAYOUTS = {
     "chexpert": ("chexpert", [row.partition("/")[2].partition(",")[0] for row in CHEXPERT[1:3]]),
     "mimic": ("mimic", ["files/p10/p10000032/s50414267/02aa804e-a.jpg",
@@ -198,6 +207,7 @@ LAYOUTS = {
                         "files/p11/p11000764/s57375967/096052b7-d.jpg"]),
     "padchest in folders": ("padchest", ["0/a.png", "0/b.png", "1/d.png", "1/f.png"]),
     "padchest flat": ("padchest", ["a.png", "b.png", "d.png", "f.png"]),
+    "padchest in both": ("padchest", ["0/a.png", "b.png", "1/d.png", "f.png"]),
     "nih in one folder": ("nih", ["images/1_000.png", "images/1_001.png", "images/2_000.png"]),
     "nih in several": ("nih", ["images_001/images/1_000.png", "images_001/images/1_001.png",
                                "images_002/images/2_000.png"]),

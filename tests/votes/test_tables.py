@@ -146,24 +146,10 @@ def frame() -> pd.DataFrame:
     )
 
 
-class Polars:
-    """A frame as polars has them."""
-
-    def __init__(self, columns: dict[str, list[Any]]) -> None:
-        self.columns, self._held = list(columns), columns
-
-    def get_columns(self) -> Any:
-        raise AssertionError("series are not asked for")
-
-    def to_dict(self, *, as_series: bool) -> dict[str, list[Any]]:
-        assert not as_series
-        return self._held
-
-
 def test_data_frames() -> None:
-    others = (pa.Table.from_pandas(frame(), preserve_index=False), Polars(frame().to_dict("list")))
+    arrow = pa.Table.from_pandas(frame(), preserve_index=False)
     mixed = frame().sample(frac=1)
-    for given in (frame(), frame().set_index(["query", "voter"]), mixed, *others):
+    for given in (frame(), frame().set_index(["query", "voter"]), mixed, arrow):
         ballots: Any = pv.Ballots.of(given)
         assert ballots.to_array().tolist() == CUBE
         assert (ballots.query_names, ballots.voter_names) == (("2", "10"), ("anna", "bob"))
@@ -211,7 +197,7 @@ def test_types_of_columns_say_nothing(tmp_path: Path) -> None:
     whole = pd.DataFrame({"voter": ["a", "b"], "x": [1, 0], "y": [True, False]})
     gap = pd.DataFrame({"voter": ["a", "b", "c"], "x": [1, 0, None], "y": [True, False, None]})
     assert gap.x.dtype == np.float64
-    for form in (whole, gap, pa.Table.from_pandas(gap), dict(gap), Polars(gap.to_dict("list"))):
+    for form in (whole, gap, pa.Table.from_pandas(gap), dict(gap)):
         ballots: Any = pv.Ballots.of(form, steps=100)
         assert ballots.steps == 1
         assert ballots.missing

@@ -179,6 +179,8 @@ def mimic(
     names = _chosen(labels, _LABELLED, PAPER_LABELS["mimic"])
     (studies,), Y = _labelled(table("chexpert"), MIMIC, ("study_id",), names, uncertain, blank)
     place = {study: row for row, study in enumerate(studies.tolist())}
+    if len(place) < len(studies):  # one row would label the images of another
+        raise InputError("folder", "must have one row of labels a study, and some study has two")
     facts = ("dicom_id", "subject_id", "study_id", "ViewPosition")
     dicom, subject, study, view = columns(table("metadata"), facts, MIMIC)
     row = np.array([place.get(one, -1) for one in study.tolist()], dtype=np.int64)
@@ -256,10 +258,9 @@ def padchest(
     folder_of = dict(zip(name.tolist(), place.tolist(), strict=True))
 
     def paths(some: MultiLabelData) -> list[Path]:
-        numbered = [file.parent / folder_of[one] / one for one in some.ids.tolist()]
-        if numbered and numbered[0].is_file():  # in numbered folders
-            return numbered
-        return [file.parent / one for one in some.ids.tolist()]
+        home = file.parent  # flat, or in numbered folders
+        places = [(home / folder_of[one] / one, home / one) for one in some.ids.tolist()]
+        return [numbered if numbered.is_file() else flat for numbered, flat in places]
 
     known = data.take(~np.isin(listed, ("", "nan")))
     return _taken(known, PADCHEST, views, size if images else None, paths)

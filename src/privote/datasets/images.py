@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -123,6 +124,9 @@ class Images:
             from PIL import Image
         except ImportError:
             raise missing_extra("pictures", "reading images") from None
+        # What Pillow warns of, a damaged EXIF or a palette, tells of a private picture. For good: a
+        # filter for this call alone would be undone by another thread's.
+        warnings.filterwarnings("ignore", module="PIL")
         try:
             check_file(path, "image")  # a named pipe would wait for ever
             with Image.open(path, formats=_FORMATS) as image:

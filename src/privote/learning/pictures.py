@@ -76,7 +76,7 @@ class PictureEncoder:
     expected
         SHA-256 that the weights file must have; None takes any file of resnet50 or densenet121.
     progress
-        Called as ``progress(stage, pictures done, pictures)``.
+        Called as ``progress(stage, percent, 100)``: how many pictures persons have is private.
     """
 
     network: str = LITE
@@ -176,7 +176,7 @@ class PictureEncoder:
                     kept.store.commit()
                 done += len(places)
                 if self.progress is not None:
-                    self.progress(STAGE, done, len(X))
+                    self.progress(STAGE, 100 * done // len(X), 100)
         return np.stack(rows) if rows else np.zeros((0, 0), np.float32)
 
     def _mapped(

@@ -286,9 +286,14 @@ def check_rows(X: Any, name: str = "X", *, images: bool = False) -> Any:
 
 @contextmanager
 def worded(argument: str, rule: str) -> Iterator[None]:
-    """Word whatever another library says about private data; its own words are sealed."""
+    """Word whatever another library says about private data; its own words are sealed.
+
+    Its warnings are not shown: that a fit did not converge tells of a part.
+    """
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     except PrivoteError:
         raise
     except Exception as error:

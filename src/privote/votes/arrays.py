@@ -105,7 +105,10 @@ def read(
         ".npy": lambda file: Ballots.from_array(open_npy(file), **how),
         ".npz": lambda file: _read_npz(Path(file), how),
         ".csv": lambda file: of_sheet(
-            CSVFile(file), threshold=threshold, steps=steps if soft else 1, **lists
+            CSVFile(file, ballots=True),
+            threshold=threshold,
+            steps=steps if soft else 1,
+            **lists,
         ),
     }
     readers[".tsv"] = readers[".csv"]
@@ -402,9 +405,11 @@ def _label_columns(name: str, schema: Any) -> list[str]:
     if len(set(schema.names)) < len(schema.names) or len(schema.names) - len(labels) < 2:
         columns = ", ".join(schema.names)
         raise BallotError(name, f"must have columns query and voter, and each once; has: {columns}")
+    # A column in which every vote is missing has the type null.
+    numeric = of.is_boolean, of.is_integer, of.is_floating, of.is_null
     for label in labels:
         kind = schema.field(label).type
-        if not (of.is_boolean(kind) or of.is_integer(kind) or of.is_floating(kind)):
+        if not any(fits(kind) for fits in numeric):
             raise BallotError(f"column {label!r} must hold 0, 1 or probabilities, got {kind!s:.60}")
     return labels
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -76,7 +77,9 @@ def canonical(cell: Any) -> Cell:
             return None
         return int(cell) if abs(cell) < _EXACT and cell.is_integer() else cell
     if isinstance(cell, datetime):
-        return (cell.astimezone(UTC) if cell.tzinfo else cell).date()
+        with suppress(OverflowError, NotImplementedError):  # beyond the years 1 to 9999: a text
+            return (cell.astimezone(UTC) if cell.tzinfo else cell).date()
+        return str(cell)
     if isinstance(cell, Mapping | Sequence | Set | np.ndarray):
         raise TypeError("a cell must hold one value")
     return cell if isinstance(cell, date) else str(cell)

@@ -95,8 +95,8 @@ class Sheet(ABC):
     def check_header(self, *, nameless: bool = False) -> None:
         """Refuse columns of one name, and without a name but for the first.
 
-        With ``nameless``, of a poll, columns may lack one, and no name is quoted: a first line that
-        is a ballot does not show as one.
+        With ``nameless``, of ballots, columns may lack one, and no name is quoted: a first line
+        that is a ballot does not show as one.
         """
         seen: dict[str, int] = {}
         for place, column in enumerate(self.header):
@@ -212,8 +212,8 @@ def open_table(
             raise InputError(rule + as_csv(file.name))
         return _parquet_table(file) if suffix == ".parquet" else CSVFile(file, what, **reading)
     if is_frame(source):
-        source = _frame_columns(source, what)
-    elif is_records(source):
+        return _frame_table(source, what)
+    if is_records(source):
         if columns is None and not public:
             rule = (
                 "is a list of records, and its columns must be named: which keys occur is private"
@@ -267,18 +267,22 @@ def is_records(value: Any) -> bool:
     return several and all(isinstance(record, Mapping) for record in value)
 
 
-def _frame_columns(frame: Any, name: str) -> Mapping[Any, Any]:
-    """Return a frame's columns, those of a named index first."""
-    if hasattr(frame, "get_columns") and hasattr(frame, "to_dict"):
-        return dict(frame.to_dict(as_series=False))  # polars
-    if hasattr(frame, "to_pydict"):
-        return dict(frame.to_pydict())  # Arrow
-    if any(level is not None for level in frame.index.names):
-        frame = frame.reset_index()
-    heads = [name_of(head) for head in frame.columns]
-    if len(set(heads)) < len(heads):
-        raise InputError(name, "must have columns of different names")
-    return {head: frame.iloc[:, place].tolist() for place, head in enumerate(heads)}
+def _frame_table(frame: Any, name: str) -> RawTable:
+    """Return a frame as a table, the columns of a named index first."""
+    try:
+        if hasattr(frame, "get_columns"):  # polars
+            heads, columns = frame.columns, [column.to_list() for column in frame.get_columns()]
+        elif hasattr(frame, "to_pydict"):  # Arrow, and not by numpy: a gap would make floats
+            heads, columns = frame.column_names, [column.to_pylist() for column in frame.columns]
+        else:
+            if any(level is not None for level in frame.index.names):
+                frame = frame.reset_index()
+            heads = frame.columns
+            columns = [frame.iloc[:, place].tolist() for place in range(len(heads))]
+    except Exception as error:  # of a year beyond 9999, say
+        rule = "must have cells that Python has a type for"
+        raise InputError(name, rule, sealed=f"the library says {error}") from None
+    return _table_of(name, zip(map(name_of, heads), columns, strict=True))
 
 
 def _parquet_table(file: Path) -> RawTable:
@@ -291,13 +295,11 @@ def _parquet_table(file: Path) -> RawTable:
         sizes = data.metadata
         check_unpacked(file.name, file.stat().st_size, sizes.num_rows * sizes.num_columns * 8)
         table = data.read()
-        # Not by numpy, which makes floats of integers where a cell is empty.
-        columns = [(name, table[name].to_pylist()) for name in table.column_names]
     except InputError:
         raise
     except Exception as error:  # whatever Arrow calls it
         raise InputError(f"{file.name} cannot be read: {why(error)}") from None
-    return _table_of(file.name, columns)
+    return _frame_table(table, file.name)
 
 
 def names_from(source: Any, axis: str, argument: str) -> tuple[str, ...]:
@@ -321,8 +323,8 @@ def names_from(source: Any, axis: str, argument: str) -> tuple[str, ...]:
 class CSVFile(Sheet):
     """A CSV file: separated by commas, semicolons or tabs, whichever its header has.
 
-    With ``ballots``, of a poll: where a ballot is all of a line, an empty line is an empty ballot
-    (left out, the public number of voters would tell of it), and columns may have no name.
+    With ``ballots``: where a ballot is all of a line, an empty line is an empty ballot (left out,
+    the public number of voters would tell of it), and columns may have no name.
     """
 
     unit = "line"
@@ -506,6 +508,7 @@ def of_sheet(
     ``queries_from`` and ``voters_from`` are public lists of who may be there, as
     :func:`names_from` takes them.
     """
+    sheet.check_header()  # options of a poll may lack a name, and labels may not
     query_at, voter_at, labels = _columns(sheet)
     query, voter = _Axis("query", queries_from), _Axis("voter", voters_from)
     for axis, at in ((query, query_at), (voter, voter_at)):

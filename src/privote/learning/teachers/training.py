@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import random
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -33,7 +32,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
-from sklearn.exceptions import DataConversionWarning
 
 from ...datasets.records import keyed_parts
 from ...entropy import Entropy
@@ -127,7 +125,8 @@ def train(
     Notes
     -----
     A teacher with an empty part, or whose part has one class only of a label, still votes: a
-    constant, see :class:`LinearTeachers`.
+    constant, see :class:`LinearTeachers`. What a teacher warns of, such as a fit that did not
+    converge, is not shown: it tells of its part.
     """
     model = LinearTeachers() if teacher is None else teacher
     rows = check_rows(X) if isinstance(model, LinearTeachers) else X
@@ -179,7 +178,7 @@ def _train_parts(
 
 def _learn(model: Any, parts: list[Part]) -> list[TrainedTeacher]:
     """Return the teachers of a few parts: the work that is sent away."""
-    with one_thread():
+    with one_thread(), np.errstate(all="ignore"):  # a warning would tell of a part
         return [_learn_one(model, part) for part in parts]
 
 
@@ -205,10 +204,7 @@ def _fitted(model: Any, part: Part) -> TrainedTeacher:
         return TrainedTeacher(model.solver().fit(part.X, part.Y), [], learnable, constant)
     if not learnable.any():
         return TrainedTeacher(None, [], learnable, constant)
-    with _own_chance(part.seed), warnings.catch_warnings():
-        # One label is a column; that some classifiers would rather have a row is no concern.
-        warnings.simplefilter("ignore", DataConversionWarning)
-        warnings.filterwarnings("ignore", "Label .* is present in all training examples")
+    with _own_chance(part.seed):
         return TrainedTeacher(None, _models(model, part, learnable), learnable, constant)
 
 
