@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -125,6 +126,8 @@ class Images:
             raise missing_extra("pictures", "reading images") from None
         try:
             check_file(path, "image")  # a named pipe would wait for ever
+            # What it warns of is one picture's: its palette, its size, its metadata.
+            warnings.filterwarnings("ignore", module=r"PIL\.")
             with Image.open(path, formats=_FORMATS) as image:
                 return look(image)
         except Exception as error:  # Pillow raises many kinds, by what is wrong with a file

@@ -33,7 +33,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
-from sklearn.exceptions import DataConversionWarning
 
 from ...datasets.records import keyed_parts
 from ...entropy import Entropy
@@ -206,9 +205,9 @@ def _fitted(model: Any, part: Part) -> TrainedTeacher:
     if not learnable.any():
         return TrainedTeacher(None, [], learnable, constant)
     with _own_chance(part.seed), warnings.catch_warnings():
-        # One label is a column; that some classifiers would rather have a row is no concern.
-        warnings.simplefilter("ignore", DataConversionWarning)
-        warnings.filterwarnings("ignore", "Label .* is present in all training examples")
+        # What a classifier warns of is in its part: that it does not converge, how few are of a
+        # class.
+        warnings.simplefilter("ignore")
         return TrainedTeacher(None, _models(model, part, learnable), learnable, constant)
 
 
