@@ -22,7 +22,7 @@ ALIKE: dict[str, tuple[Any, ...]] = {
     "7": (7, "007", "7.", "+7"),
     "1": (True, np.True_, "TRUE", "true", 1),
     "v27": ("V27", " v27"),
-    "na": ("NA", "na"),
+    "nb": ("NB", "nb"),
     "2024-01-31": (
         datetime.date(2024, 1, 31),
         datetime.datetime(2024, 1, 31, 13, 5, tzinfo=ZONE),
@@ -45,7 +45,7 @@ def test_gaps() -> None:
     assert all(map(is_gap, MISSING))
     assert [word(cell) for cell in MISSING] == [number(c) for c in MISSING] == [None] * 8
     assert [day(cell) for cell in MISSING] == [None] * 8
-    assert [canonical("NA"), number("NA"), day("None")] == ["NA", None, None]
+    assert [canonical("NA"), number("NA"), day("None"), word("NA")] == ["NA", None, None, None]
     assert not any(map(is_gap, (0, False, "NA", [], [None])))
 
 

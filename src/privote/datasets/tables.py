@@ -231,29 +231,6 @@ def names_in(raw: RawTable, column: str, *, differ: bool) -> Column:
     return np.array(names)
 
 
-def warn_of_private(
-    rows: RawTable,
-    private: MultiLabelData,
-    id_column: str | None,
-    group_column: str | None,
-    *,
-    public: bool,
-) -> None:
-    """Warn of public or test rows of those whose rows are private, where a column names them."""
-    why = "test figures on persons the model was trained on look better than they are"
-    if public:
-        why = "public rows are not protected"
-    for who, column, known in (
-        ("persons", group_column, private.groups),
-        ("records", id_column, private.ids),
-    ):
-        theirs = map(identity, rows.columns.get(column or "", ()))
-        if known is not None and not set(known.tolist()).isdisjoint(theirs):
-            text = f"{rows.name}: some {who} are also among the private ones: {why}"
-            warnings.warn(text, PrivoteWarning, stacklevel=2)
-            return
-
-
 def _plain(head: str) -> str:
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", head)
     return re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_")

@@ -357,9 +357,8 @@ def _like(
     private: MultiLabelData, job: Job, sheet: Sheet, *, public: bool = False
 ) -> MultiLabelData:
     """Read a table with the features of the private one; its other columns do not matter."""
-    rows, labels = sheet.table(), () if public else job.labels
-    tables.warn_of_private(rows, private, job.id_column, job.group_column, public=public)
-    return tables.raw_table(rows, labels=labels, features=private.feature_names)
+    labels = () if public else job.labels
+    return tables.raw_table(sheet.table(), labels=labels, features=private.feature_names)
 
 
 def _folder(

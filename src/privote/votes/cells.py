@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -38,9 +38,14 @@ _NO_VALUE = ("na", "n/a", "nan", "null", "none", "nat", "<na>")  # in columns of
 _TRUTH = {"true": 1, "false": 0}
 _MISSING_TYPES = ("NAType", "NaTType")  # pandas'; they equal nothing, not even themselves
 _NUMERAL = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)", re.ASCII | re.IGNORECASE)
-_TIMESTAMP = re.compile(
-    r"(\d{4}-\d\d-\d\d)[t ]\d\d:\d\d(:\d\d([.,]\d+)?)?(z|[+-]\d\d:?\d\d)?", re.ASCII
+# What Arrow, too, reads as a moment, a time and an integer where a whole column is one.
+_MOMENT = re.compile(
+    r"\d{4}-\d\d-\d\d[t ]\d\d(:\d\d(:\d\d([.,]\d+)?)?)?(z|[+-]\d\d(:?\d\d)?)?", re.ASCII
 )
+_TIME = re.compile(r"\d\d:\d\d", re.ASCII)
+_MIDNIGHT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]00(:00(:00([.,]0+)?)?)?", re.ASCII)
+_HEX = re.compile(r"0x[0-9a-f]{1,16}")
+_WHOLE = re.compile(r"[+-]?\d+(\.\d*)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _EXACT = 2**53  # from here on a float no longer tells an integer from the next
 _MOST = 10**30
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -77,28 +82,56 @@ def canonical(cell: Any) -> Cell:
             return None
         return int(cell) if abs(cell) < _EXACT and cell.is_integer() else cell
     if isinstance(cell, datetime):
-        with suppress(OverflowError, NotImplementedError):  # beyond the years 1 to 9999: a text
-            return (cell.astimezone(UTC) if cell.tzinfo else cell).date()
+        with suppress(NotImplementedError):  # pandas has years beyond 9999
+            return _day_of(cell)
         return str(cell)
     if isinstance(cell, Mapping | Sequence | Set | np.ndarray):
         raise TypeError("a cell must hold one value")
     return cell if isinstance(cell, date) else str(cell)
 
 
+def _day_of(moment: datetime) -> date:
+    """Return a moment's day, that of Greenwich where it has a time zone."""
+    try:
+        return (moment.astimezone(UTC) if moment.tzinfo else moment).date()
+    except OverflowError:  # beside the first day or the last one that there is
+        return moment.date()
+
+
+def _moment(text: str) -> date | None:
+    """Return the day of a folded text that is a moment; None for any other."""
+    try:
+        return _day_of(datetime.fromisoformat(text.upper())) if _MOMENT.fullmatch(text) else None
+    except ValueError:  # no such day, or time
+        return None
+
+
+def _integer(text: str) -> int:
+    """Return what 16 digits to the base of 16 are to Arrow, a sign among them."""
+    value = int(text, 16)
+    return value - 2**64 if value >= 2**63 else value
+
+
 def is_gap(cell: Any) -> bool:
     """Return whether nothing stands in a cell."""
-    return not _is_several(cell) and canonical(cell) is None
+    return not is_several(cell) and canonical(cell) is None
 
 
-def _is_several(cell: Any) -> bool:
+def is_several(cell: Any) -> bool:
+    """Return whether a cell holds several values."""
     return isinstance(cell, Mapping | Sequence | Set | np.ndarray) and not isinstance(cell, str)
 
 
 def number(cell: Any) -> float | None:
-    """Return a cell as a number, None for a gap; ValueError if it is none."""
+    """Return a cell as a number, None for a gap; ValueError if it is none.
+
+    A fraction is cut to 15 digits: pandas may read what is beyond otherwise than Python does, and
+    reads it only where all cells of a column are numbers.
+    """
     cell = _valued(cell)
     if isinstance(cell, str):
-        cell = _TRUTH.get(cell.casefold(), cell)
+        text = cell.casefold()
+        cell = _integer(text) if _HEX.fullmatch(text) else _TRUTH.get(text, cell)
     if isinstance(cell, str) and not _NUMERAL.fullmatch(cell):
         raise ValueError("not a number")
     if cell is None:
@@ -108,7 +141,8 @@ def number(cell: Any) -> float | None:
     value = float(cell) if isinstance(cell, str) else cell
     if not -_MOST < value < _MOST:  # before an integer of any size becomes a float
         raise ValueError("not a number within bounds")
-    return float(value)
+    value = float(value)
+    return value if value.is_integer() else float(f"{value:.15g}")
 
 
 def day(cell: Any, form: str = ISO) -> float | None:
@@ -119,11 +153,10 @@ def day(cell: Any, form: str = ISO) -> float | None:
     cell = _valued(cell)
     if isinstance(cell, str):
         text = cell.casefold()
-        stamp = _TIMESTAMP.fullmatch(text)
         if form != ISO:
             cell = datetime.strptime(text, form).date()
-        elif stamp or "-" in text:
-            cell = date.fromisoformat(stamp[1] if stamp else text)
+        elif "-" in text:
+            cell = _moment(text) or date.fromisoformat(text)
     if isinstance(cell, date):
         return float(cell.toordinal() - _EPOCH)
     if cell is None:
@@ -135,18 +168,20 @@ def word(cell: Any) -> str | None:
     """Return a cell as a category, folded; None for a gap.
 
     Cells that a type may have made of one another are one word: 250, 250.0 and "250.00"; True,
-    "True" and 1; a day, and that day with a time.
+    "True" and 1; 31 and "0x1F"; a day, and that day with a time; 10:30 and 10:30:00.
     """
-    cell = canonical(cell)
+    cell = _valued(cell)
     if isinstance(cell, date):
         return cell.isoformat()
     if isinstance(cell, str):
         text = cell.casefold()
-        stamp = _TIMESTAMP.fullmatch(text)
         if text in _TRUTH:
             return str(_TRUTH[text])
         if not _NUMERAL.fullmatch(text):
-            return stamp[1] if stamp else text
+            moment = _moment(text)
+            if moment is None and not _HEX.fullmatch(text):
+                return f"{text}:00" if _TIME.fullmatch(text) else text
+            return str(moment or _integer(text))
         cell = float(text)
     if cell is None:
         return None
@@ -177,7 +212,7 @@ class YesNo(dict[Any, int]):
         self.update([(1, 1), (0, 0), (-1, -1), (None, -1)])  # True, 1.0 and 1 are one key
 
     def __missing__(self, cell: Any) -> int:
-        if _is_several(cell):
+        if is_several(cell):
             return ODD
         cell = canonical(cell)
         if not isinstance(cell, str):
@@ -192,7 +227,7 @@ class YesNo(dict[Any, int]):
         try:
             return np.fromiter(map(self.__getitem__, column), np.int8, len(column))
         except TypeError:  # a list, which no dictionary takes
-            return np.array([ODD if _is_several(c) else self[c] for c in column], np.int8)
+            return np.array([ODD if is_several(c) else self[c] for c in column], np.int8)
 
 
 # -- names -----------------------------------------------------------------------------------------
@@ -211,6 +246,32 @@ def name_of(cell: Any) -> str:
     if isinstance(cell, bool) or (isinstance(cell, int | float) and abs(cell) >= _EXACT):
         raise InputError("a name", "must be a text, or an integer below 2^53")
     return name_in(cell) if isinstance(cell, str) else "" if cell is None else str(cell)
+
+
+def typed(name: str) -> str:
+    """Return a name as a type would make it: 1e5, +5 and 0x1F integers, 10:30 with seconds.
+
+    A column is of that type only where all of its cells are, so names are compared as if each were.
+    """
+    if _HEX.fullmatch(name.casefold()):
+        return str(_integer(name))
+    if _TIME.fullmatch(name):
+        return f"{name}:00"
+    if _MIDNIGHT.fullmatch(name):
+        return name[:10]
+    if name.isdecimal() or not _WHOLE.fullmatch(name):
+        return name
+    value = float(name)
+    return str(int(value)) if abs(value) < _EXACT and value.is_integer() else name
+
+
+def is_inexact(cell: Any) -> bool:
+    """Return whether a cell has a fraction or a time of day that its type writes in its own way."""
+    if isinstance(cell, np.datetime64):
+        cell = cell.astype("M8[us]").item()
+    if isinstance(cell, datetime):
+        return cell.tzinfo is not None or cell.time() != time()
+    return isinstance(cell, float | np.floating) and bool(cell % 1)
 
 
 def cell_of(name: str) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BallotError, InputError, shown
-from .cells import name_of
+from .cells import is_inexact, name_of, typed
 
 Listed = tuple[str, ...] | None
 _DIGITS = re.compile("([0-9]+)")
@@ -50,9 +50,13 @@ def folded(name: str) -> str:
 
 
 def identity(name: Any) -> str:
-    """Return what a record or a person is compared by: its name, folded; "" if it has none."""
+    """Return what a record or a person is compared by: its name, folded; "" if it has none.
+
+    A number with a fraction is no name, nor is a moment: whether 1.50 is still a text depends on
+    its whole column.
+    """
     try:
-        return folded(name_of(name))
+        return "" if is_inexact(name) else folded(typed(name_of(name)))
     except (InputError, TypeError):
         return ""
 

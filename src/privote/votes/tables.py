@@ -32,7 +32,17 @@ import numpy.typing as npt
 
 from ..errors import BallotError, InputError, PrivoteWarning, missing_extra, shown
 from ..files import check_file, check_unpacked, why
-from .cells import ODD, VOTE_WORDS, YesNo, cell_of, is_number, name_in, name_of, number
+from .cells import (
+    ODD,
+    VOTE_WORDS,
+    YesNo,
+    cell_of,
+    is_number,
+    is_several,
+    name_in,
+    name_of,
+    number,
+)
 from .cube import MISSING, Ballots, Threshold, check_threshold
 from .names import Names, folded, in_order
 
@@ -280,8 +290,7 @@ def _frame_table(frame: Any, name: str) -> RawTable:
             heads = frame.columns
             columns = [frame.iloc[:, place].tolist() for place in range(len(heads))]
     except Exception as error:  # of a year beyond 9999, say
-        rule = "must have cells that Python has a type for"
-        raise InputError(name, rule, sealed=f"the library says {error}") from None
+        raise _unreadable(name, error) from None
     return _table_of(name, zip(map(name_of, heads), columns, strict=True))
 
 
@@ -298,8 +307,14 @@ def _parquet_table(file: Path) -> RawTable:
     except InputError:
         raise
     except Exception as error:  # whatever Arrow calls it
-        raise InputError(f"{file.name} cannot be read: {why(error)}") from None
+        raise _unreadable(file.name, error) from None
     return _frame_table(table, file.name)
+
+
+def _unreadable(name: str, error: Exception) -> InputError:
+    """Return a refusal in which the words of another library, who may quote a cell, are sealed."""
+    said = why(error)
+    return InputError(name, "is not a table that can be read", sealed=f"the library says: {said}")
 
 
 def names_from(source: Any, axis: str, argument: str) -> tuple[str, ...]:
@@ -565,7 +580,8 @@ def _columns(sheet: Sheet) -> tuple[int | None, int | None, list[int]]:
 class _Axis(dict[Any, int]):
     """Where names stand on an axis: as a public list has them, or in the order in which they come.
 
-    A cell without a name is -1, and one that names nobody of the list is -2.
+    A cell without a name is -1, and one that names nobody of the list is -2. Without a list names
+    of queries are published as they are spelled, so one that is spelled otherwise is -3.
     """
 
     def __init__(self, name: str, public: Any) -> None:
@@ -583,13 +599,18 @@ class _Axis(dict[Any, int]):
             self._places[key] = len(self.names)
             self.names.append(name)
         place = self._places.get(key, -2) if key else -1
+        if self.name == "query" and not self.public and place >= 0 and self.names[place] != name:
+            place = -3
         if isinstance(cell, str | int):
             self[cell] = place
         return place
 
     def read(self, column: Any) -> Ints:
         """Return where the name in every cell stands."""
-        return np.fromiter(map(self.__getitem__, column), np.int64, len(column))
+        try:
+            return np.fromiter(map(self.__getitem__, column), np.int64, len(column))
+        except TypeError:  # a list, which names nobody
+            return np.array([-1 if is_several(cell) else self[cell] for cell in column], np.int64)
 
     def sort(self) -> Ints:
         """Sort the names, unless a list gave their order; return where each stands now."""
@@ -667,7 +688,10 @@ def _refuse_nobody(sheet: Sheet, axis: _Axis, places: Ints, row: int) -> None:
     if len(bad):
         where = sheet.where(int(places[0][bad[0]]), axis.name)
         if places[row][bad[0]] == -1:
-            raise BallotError(where, f"must name the {axis.name}, and is empty")
+            raise BallotError(where, f"must name the {axis.name}, by one text or number")
+        if places[row][bad[0]] == -3:
+            rule = f"must spell the {axis.name} as all other rows do, or `{axis.argument}` must say"
+            raise BallotError(where, f"{rule} how: names of queries are published")
         raise BallotError(where, f"must be in the list `{axis.argument}`")
 
 

@@ -204,7 +204,10 @@ def _fitted(model: Any, part: Part) -> TrainedTeacher:
         return TrainedTeacher(model.solver().fit(part.X, part.Y), [], learnable, constant)
     if not learnable.any():
         return TrainedTeacher(None, [], learnable, constant)
-    with _own_chance(part.seed):
+    with _own_chance(part.seed), warnings.catch_warnings():
+        # What a classifier warns of is in its part: that it does not converge, how few are of a
+        # class.
+        warnings.simplefilter("ignore")
         return TrainedTeacher(None, _models(model, part, learnable), learnable, constant)
 
 

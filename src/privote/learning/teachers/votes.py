@@ -14,6 +14,7 @@ after the other.
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
@@ -306,7 +307,9 @@ class TrainedTeacher:
             return answer(X, self.layer)
         answers = np.tile(self.constant, (count_rows(X), 1))
         for model, labels in self.models:
-            with worded("X", f"must be rows that {who} can answer about"):
+            rule = f"must be rows that {who} can answer about"
+            with worded("X", rule), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of what follows from a private part
                 given = label_probabilities(model, X, len(labels))
             if not np.isfinite(given).all():
                 raise InputError(f"{who} must return finite numbers, got NaN or infinity")
