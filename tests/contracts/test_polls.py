@@ -87,14 +87,13 @@ def worst_delta(mechanism: PollMechanism, size: PollSize, epsilon: float) -> flo
         ("top-m", Seats(number=2)),
     ],
 )
-@pytest.mark.parametrize("shared", [True, False])
 def test_bits_and_rounds_keep_their_promise(
-    voters: int, options: int, most: int, epsilon: float, name: str, outcome, shared: bool
+    voters: int, options: int, most: int, epsilon: float, name: str, outcome
 ) -> None:
     if isinstance(outcome, Seats) and outcome.number >= options:
         pytest.skip("nothing to decide")
     size = PollSize(voters=voters, options=options, most=most)
-    plan = plan_poll(size, outcome, epsilon=epsilon, delta=DELTA, mechanism=name, shared=shared)
+    plan = plan_poll(size, outcome, epsilon=epsilon, delta=DELTA, mechanism=name)
     assert plan.epsilon <= epsilon
     assert worst_delta(plan.mechanism, size, plan.epsilon) <= DELTA
 

@@ -181,10 +181,12 @@ class Accounts:
         budget = totals.budgets[self.dataset]
         asked = (self.budget.epsilon, self.budget.delta)
         whole = self.dataset not in totals.charged and asked == (budget.epsilon, budget.delta)
-        if whole and (self.ledger.lasts or "learnt" in facts):
+        fits = totals.fitting(curve, DEFAULT_ORDERS, self.dataset, 1) > 0
+        # What is priced exactly, and not by its curve, takes the whole in any case.
+        if whole and (self.ledger.lasts or "learnt" in facts or not fits):
             more = {"everything": True, "curve": curve.tolist()}
             return self._charge(None, {**facts, **more})
-        if totals.fitting(curve, DEFAULT_ORDERS, self.dataset, 1) < 1:
+        if not fits:
             raise self._too_much(totals, price)
         return self._charge(curve, facts)
 

@@ -421,7 +421,7 @@ class SQLiteFile:
 
 FORMAT = Format(
     name="ledger",
-    number=2,  # of what entries say, too
+    number=3,  # of what entries say, too
     tables={
         "entries": "CREATE TABLE entries (number INTEGER PRIMARY KEY CHECK (number > 0), "
         "at TEXT NOT NULL, body TEXT NOT NULL, digest TEXT NOT NULL)",
@@ -436,8 +436,8 @@ FORMAT = Format(
     },
     writer="SELECT json_extract(body, '$.version') FROM entries "
     "WHERE json_extract(body, '$.version') IS NOT NULL ORDER BY number DESC",
-    earlier="its budgets do not fix the Rényi order at which charges are counted: keep it as a "
-    "record, and start a new one whose budgets exclude what the old one has spent",
+    earlier="its runs did not say what each may cost: keep it as a record, and start a new one "
+    "whose budgets exclude what the old one has spent",
 )
 
 
