@@ -87,9 +87,9 @@ def label(
     force: bool = False,
     seed: int | None = None,
 ) -> Release:
-    """Release differentially private labels for votes, within a budget.
+    """Release differentially private labels for votes, at a stated epsilon.
 
-    By default there is nothing to tune. About a tenth of the budget is spent on learning privately
+    By default there is nothing to tune. About a tenth of epsilon's price is for learning privately
     how often voters say yes, and the noise is set from that. Noisy tallies of all queries are
     released; labels are then decided from all tallies together, at no cost
     (:func:`privote.decide`). ``quality`` of the release is the expected quality of the labels.
@@ -113,7 +113,7 @@ def label(
         ``"allowance"``: unconditional; epsilon is fixed before any vote is seen. Each voter may
         differ from the baseline a limited number of times, and counts as the baseline after that.
         ``"worst-case"``: unconditional; plain composition, and no voter is limited. A named
-        mechanism answers until the next query would exceed the budget. ``"auto"`` (default):
+        mechanism answers until the next query would exceed epsilon. ``"auto"`` (default):
         allowance; for a named mechanism without a ledger, worst-case if all queries fit.
         ``"data-dependent"``: the paper's accounting, which holds for these votes only. The exact
         epsilon is sealed; a sanitized one is published for Binary. ``epsilon`` is then only a

@@ -418,7 +418,7 @@ def learnt_from(terms: Mapping[str, Any]) -> str:
     if not terms["learns"]:
         return f"the noise was set from public numbers only, {of}"
     return (
-        "the allowance was chosen privately from all votes, paid for from this budget (range "
+        "the allowance was chosen privately from all votes, paid for from this epsilon (range "
         f"{rounded_up(terms['epsilon0'], 4)}); the noise was set from it, {of}"
     )
 

@@ -50,13 +50,13 @@ def label(
     show_sealed: bool = False,
     json: bool = False,
 ) -> None:
-    r"""Release private labels for a file of votes, within a budget.
+    r"""Release private labels for a file of votes, at a stated epsilon.
 
     Example:
 
         privote label votes.npz --epsilon 8 --delta 1e-5 --output labels.csv
 
-    By default there is nothing to tune. About a tenth of the budget is spent on learning privately
+    By default there is nothing to tune. About a tenth of epsilon's price is for learning privately
     how often voters say yes, and the noise is set from that. Noisy tallies of all queries are
     released; labels are then decided from all tallies together, at no cost. The first line of the
     bill gives the expected quality of the labels, computed from released numbers only, or says that
@@ -85,7 +85,7 @@ def label(
         How epsilon is guaranteed. allowance: epsilon is fixed before any vote is seen; each voter
         may cast a limited number of surprises (votes that differ from the public baseline) over all
         queries, and counts as the baseline after that. worst-case: no voter is limited; a named
-        mechanism answers until the next query would exceed the budget. auto (the default):
+        mechanism answers until the next query would exceed epsilon. auto (the default):
         allowance; for a named mechanism without a ledger, worst-case if all queries fit. Named
         mechanisms also offer data-dependent, which is not differential privacy: its epsilon holds
         for these votes only. The exact value is sealed (see ``show_sealed``); a noisy, sanitized

@@ -104,7 +104,7 @@ def budget(
 
 @app.command()
 def show(ledger: str, *, beside: Path | None = None, json: bool = False) -> None:
-    """Show every run, and what is left of each budget.
+    """Show every run, what each budget has spent, and what may still be asked.
 
     Example:
 

@@ -51,9 +51,9 @@ class Shared:
     Attributes
     ----------
     epsilon
-        The privacy budget, with ``delta``. Replacing one voter's ballots (in train: one record or
-        person; in a poll: one ballot) changes the probability of any outcome by a factor of at most
-        e^epsilon. A smaller epsilon protects better.
+        What this run may cost, with ``delta``. Replacing one voter's ballots (in train: one record
+        or person; in a poll: one ballot) changes the probability of any outcome by a factor of at
+        most e^epsilon. A smaller epsilon protects better.
     delta
         The probability that the epsilon bound may fail. Choose it well below 1 / (number of voters
         or persons), e.g. 1e-5.

@@ -450,15 +450,11 @@ class Accounts:
         return entry
 
     @contextmanager
-    def _transaction(self, totals: Totals | None = None) -> Iterator[Totals]:
-        """Write to the ledger, in the caller's transaction if there is one; the budget is fixed."""
-        if totals is not None:
+    def _transaction(self) -> Iterator[Totals]:
+        """Write to the ledger, once the data set's budget is there."""
+        with self.paying(), self.ledger.writing() as totals:
             self.authorise(totals)
             yield totals
-            return
-        with self.paying(), self.ledger.writing() as sums:
-            self.authorise(sums)
-            yield sums
 
     @contextmanager
     def paying(self) -> Iterator[None]:

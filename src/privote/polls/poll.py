@@ -76,7 +76,7 @@ def poll(
         A file, a data frame, a mapping of columns or a list of records; ``reading`` is passed to
         :func:`privote.polls.read`.
     epsilon, delta
-        The privacy budget of this poll.
+        What this poll may cost.
     seats, quota
         Who wins on each question: the ``seats`` most approved options, or every option that more
         than the share ``quota`` of the voters approve. Without either: the greedy rule if options

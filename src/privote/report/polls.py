@@ -143,7 +143,7 @@ def _winners(result: PollResult) -> TableBlock | str:
             {
                 **({"": place} if ranked else {}),
                 "option": name,
-                **({"seat": UNCERTAIN if name in unsure else "sure"} if result.judged else {}),
+                **({"seat": UNCERTAIN if name in unsure else "decided"} if result.judged else {}),
             }
             for place, name in enumerate(result.winners, 1)
         ],
