@@ -3,7 +3,7 @@
 The next query's ballots and baseline are random functions of what was released so far. One voter
 follows another strategy in the second world; everybody else, and the public, answer the same
 history alike in both. The divergence between the two distributions of transcripts must not exceed
-``factor * V * surprise_rdp``.
+``factor * V * contribution_rdp``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from privote.accounting.renyi import Orders, check_orders
 from privote.audit.exact import ABSOLUTE, AUDIT_ORDERS, RELATIVE
-from privote.audit.textbook import Floats, Ints, Textbook, renyi
+from privote.audit.reference import Floats, Ints, Textbook, renyi
 from privote.errors import InputError, whole
 from privote.mechanisms import Mechanism
 from privote.mechanisms.base import check_electorate
-from privote.votes.surprises import effective_votes, left_over
+from privote.votes.contributions import effective_votes, left_over
 
 _MOST_TRANSCRIPTS = 20_000
 _TALLIES = 5  # that are told apart: a tree of all there can be has no end
@@ -65,7 +65,7 @@ class AdaptiveReport:
             f"{'ok' if self.ok else 'BROKEN'}: {self.mechanism}, {self.voters} voters, "
             f"{self.labels} labels, allowance {self.allowance}: {self.runs} adaptive runs, "
             f"{self.transcripts} transcripts, largest enumerated/stated {self.ratio:.9f} "
-            f"(stated: {self.factor:g} V surprises)"
+            f"(stated: {self.factor:g} V contributions)"
         )
         if self.broken:
             text += f"\n  exceeded in {len(self.broken)} runs; seeds {self.broken[:5]}"
@@ -93,11 +93,11 @@ def adaptive(
     mechanism, voters, labels, queries
         The runs; the tree has (outcomes per query) ^ queries leaves, so keep them small.
     allowance
-        V, the surprises each voter has for life.
+        V, the contributions each voter has for life.
     runs, seed
         Run i is made from ``seed + i``.
     factor
-        The cost stated is ``factor * V * surprise_rdp``: 2 is the theorem, 1 is wrong.
+        The cost stated is ``factor * V * contribution_rdp``: 2 is the theorem, 1 is wrong.
     """
     check_electorate(voters, labels)
     for name, value in (("allowance", allowance), ("queries", queries), ("runs", runs)):
@@ -110,7 +110,7 @@ def adaptive(
             f"`queries={queries}` with {len(book.outcomes)} outcomes each makes more than "
             f"{_MOST_TRANSCRIPTS} transcripts: use fewer"
         )
-    stated = factor * allowance * mechanism.surprise_rdp(voters, labels, curve)
+    stated = factor * allowance * mechanism.contribution_rdp(voters, labels, curve)
     broken, largest, unlike = [], 0.0, 0
     for run in range(seed, seed + runs):
         tree = _Tree(book, allowance, queries, np.random.default_rng(run))
@@ -146,7 +146,8 @@ class _Tree:
         self._missing = rng.choice([0.0, 0.0, 0.2])
         self._zero = rng.random() < 0.3
         self._agree = rng.choice([0.0, 0.5, 0.9])
-        # Half of the runs spend the two strategies' surprises on different queries: the worst case.
+        # Half of the runs spend the two strategies' contributions on different queries: the worst
+        # case.
         plan = rng.integers(2, size=queries) if rng.random() < 0.5 else None
         self._plan = plan if plan is None or rng.random() < 0.5 else np.arange(queries) % 2
         self._few = rng.random() < 0.7
@@ -200,7 +201,7 @@ class _Tree:
         self, votes: npt.NDArray[Any], baseline: npt.NDArray[Any], left: Ints
     ) -> tuple[npt.NDArray[np.bool_], Ints]:
         """Apply the real rule on every history, and count where the textbook's differs."""
-        unit = self.book.mechanism.surprise_unit
+        unit = self.book.mechanism.contribution_unit
         counted = np.empty(votes.shape, np.bool_)
         after = np.empty(left.shape, np.int64)
         for node in range(len(votes)):
@@ -230,9 +231,9 @@ def effective_ballots(
     Parameters
     ----------
     ballots, baseline, left
-        (voters, labels) votes, (labels,) public guess, (voters,) surprises left.
+        (voters, labels) votes, (labels,) public guess, (voters,) contributions left.
     unit
-        ``"vote"`` or ``"ballot"``: what a surprise is.
+        ``"vote"`` or ``"ballot"``: what a contribution is.
 
     Returns
     -------

@@ -65,7 +65,7 @@ class Votes:
         self.queries = 10**9 if real is None else len(real)
         self._margins = [np.zeros((0, LABELS), np.int64)]
         self._busiest = np.zeros(voters, np.int64)
-        self._first_out: list[np.ndarray] = []  # the most surprises of a voter after each query
+        self._first_out: list[np.ndarray] = []  # the most contributions of a voter after each query
         self._seen = 0
         self._kept: dict[int, np.ndarray] = {0: self._empty().counts}
 
@@ -111,7 +111,7 @@ class Votes:
         yes = (self.margins(queries).ravel() + self.voters) // 2
         return np.bincount(yes, minlength=self.voters + 1)
 
-    def surprises(self, queries: int) -> np.ndarray:
+    def contributions(self, queries: int) -> np.ndarray:
         """Return the most yes-votes of any voter after each query: (queries,)."""
         self.read(queries)
         return np.concatenate(self._first_out)[:queries]
@@ -218,9 +218,9 @@ class Row:
 
     def _allowance(self, allowance: int) -> int:
         queries = STEP
-        while queries < self.votes.queries and self.votes.surprises(queries)[-1] <= allowance:
+        while queries < self.votes.queries and self.votes.contributions(queries)[-1] <= allowance:
             queries += STEP
-        return int((self.votes.surprises(queries) <= allowance).sum())
+        return int((self.votes.contributions(queries) <= allowance).sum())
 
     def _sanitized(self, queries: int) -> float:
         """Return what would be published at the median draw, Z = 0."""

@@ -2,8 +2,8 @@
 
 The peer reads the same file and adds up its bits with numpy alone: unpack a block, sum over the
 voters. It prices nothing, keeps nobody's allowance and draws nothing. privote does all of that:
-surprises, a charge and an entry a block in a ledger, secure draws. A ledger on disk waits for the
-disk at every entry, so it has a row of its own.
+contributions, a charge and an entry a block in a ledger, secure draws. A ledger on disk waits for
+the disk at every entry, so it has a row of its own.
 
 Votes come in two kinds: of those who ``last``, half of the voters run out on the way, each
 elsewhere; of those who do not, an eighth says yes, and all have run out after a hundred queries.
@@ -42,8 +42,11 @@ def write_votes(path: Path, queries: int, *, last: bool) -> None:
         bits = np.zeros(size, np.uint8)
         lasts = rng.uniform(0.2, 1.8, VOTERS) * queries
         for voter in range(VOTERS):
-            surprises = int(ALLOWANCE * queries / lasts[voter])
-            query, label = rng.integers(0, queries, surprises), rng.integers(0, LABELS, surprises)
+            contributions = int(ALLOWANCE * queries / lasts[voter])
+            query, label = (
+                rng.integers(0, queries, contributions),
+                rng.integers(0, LABELS, contributions),
+            )
             cell = (query * VOTERS + voter) * LABELS + label
             np.bitwise_or.at(bits, cell // 8, (128 >> (cell % 8)).astype(np.uint8))
     else:
@@ -151,7 +154,7 @@ def compare(folder: Path, path: Path, repeat: int) -> None:
     peer, read = found["numpy, counting"], found["privote, only reading"]
     for name, run in found.items():
         show(name, run, peer, read)
-    print(f"{run['out']} of {VOTERS} voters ran out of {run['allowance']} surprises")
+    print(f"{run['out']} of {VOTERS} voters ran out of {run['allowance']} contributions")
 
 
 def main() -> None:

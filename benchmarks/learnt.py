@@ -30,13 +30,13 @@ from privote.accounting.allowance import (
 )
 from privote.accounting.renyi import Floats
 from privote.errors import InputError, whole
-from privote.votes.surprises import effective_votes
+from privote.votes.contributions import effective_votes
 
 Worlds = tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]
 
 PLANS = ("whole budget", "one batch", "two batches", "learnt twice")
 #: Not so: for the audit to catch.
-WRONG = ("whole budget, learning left out", "learnt twice, in surprises")
+WRONG = ("whole budget, learning left out", "learnt twice, in contributions")
 
 
 @dataclass(frozen=True)
@@ -216,10 +216,10 @@ class _Pair:
     def _affordable(
         self, allowance: int, sigma: float, cost: tuple[float, float], spent: tuple[int, int]
     ) -> tuple[int, int]:
-        """Return how many surprises both worlds may cast at this noise."""
-        if self.plan.endswith("in surprises"):
+        """Return how many contributions both worlds may cast at this noise."""
+        if self.plan.endswith("in contributions"):
             return max(0, allowance - spent[0]), max(0, allowance - spent[1])
-        # A surprise costs 1 / sigma^2 of mu^2, and two worlds' surprises add up.
+        # A contribution costs 1 / sigma^2 of mu^2, and two worlds' contributions add up.
         left = [(self.mu**2 / 2 - used) * sigma**2 for used in cost]
         return math.floor(max(0.0, left[0]) + 1e-9), math.floor(max(0.0, left[1]) + 1e-9)
 

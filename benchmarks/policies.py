@@ -32,7 +32,7 @@ _MOST = 60  # draws of one step: more are not taken, so that histories can be li
 
 @dataclass(frozen=True)
 class Step:
-    """One charge: a mechanism, a guarantee, and how many queries or surprises (None: what fits)."""
+    """One charge: a mechanism, a guarantee, and queries or contributions (None: what fits)."""
 
     mechanism: BinaryVoting
     guarantee: str
@@ -56,7 +56,7 @@ Admit = Callable[[Budget, Poll, Sequence[Step], Step], int]
 
 
 def at_the_door(budget: Budget, poll: Poll, before: Sequence[Step], step: Step) -> int:
-    """Return how many queries or surprises a guardian admits after these steps: the real door."""
+    """Return how many queries or contributions are admitted after these steps: the real door."""
     ledger = _charged(budget, poll, before)
     low, high = 0, step.times or (_MOST if step.guarantee == "worst-case" else _MOST // FACTOR)
     while low < high:  # what is refused changes nothing, and what is admitted ends the ledger
@@ -97,7 +97,7 @@ def by_the_best_order(budget: Budget, poll: Poll, before: Sequence[Step], step: 
     def each(some: Step) -> Floats:
         if some.guarantee == "worst-case":
             return some.mechanism.worst_case_rdp(poll.voters, 1)
-        return FACTOR * some.mechanism.surprise_rdp(poll.voters, 1)
+        return FACTOR * some.mechanism.contribution_rdp(poll.voters, 1)
 
     spent = sum((past.times or 0) * each(past) for past in before)
     wanted = step.times or (_MOST if step.guarantee == "worst-case" else _MOST // FACTOR)
@@ -229,8 +229,8 @@ class Game:
     def _draws(self, step: Step) -> tuple[Floats, Floats]:
         """Return the log-probabilities of the number of ones in both worlds.
 
-        Under an allowance the voter spends its surprises on cells with one baseline in one world,
-        and on cells with the other in the other: so the worlds differ in twice as many.
+        Under an allowance the voter spends its contributions on cells with one baseline in one
+        world, and on cells with the other in the other: so the worlds differ in twice as many.
         """
         assert step.times is not None
         draws = step.times * (FACTOR if step.guarantee == "allowance" else 1)

@@ -1,10 +1,10 @@
 """Past this machine, on paper: costs measured here, arithmetic and a simulation of many machines.
 
 The job: label 10^9 queries of 10^3 voters and 10^3 labels under an allowance. Votes lie in packed
-chunks on the machines. Each machine reads its chunks and counts each voter's surprises; sums over
-chunks say where each voter runs out; each machine reads again and counts effective tallies; the
-budget is charged; labels are drawn, by the guardian alone in order, or by each machine for its own
-chunks. What is measured: seconds a byte read, a vote counted, a label drawn, a charge. What is
+chunks on the machines. Each machine reads its chunks and counts each voter's contributions; sums
+over chunks say where each voter runs out; each machine reads again and counts effective tallies;
+the budget is charged; labels are drawn, by the guardian alone in order, or by each machine for its
+own chunks. What is measured: seconds a byte read, a vote counted, a label drawn, a charge. What is
 assumed stands in `Cluster`. Given costs are not measured: then the output is the same every time.
 """
 
@@ -242,7 +242,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Run:
-    surprises: float
+    contributions: float
     tallies: float
     labels: float
     lost: int
@@ -250,13 +250,13 @@ class Run:
 
 
 def simulated(job: Cluster, cost: Costs, seed: int = 0) -> Run:
-    """Return when surprises, tallies and labels are there, and what was done twice."""
+    """Return when contributions, tallies and labels are there, and what was done twice."""
     rng = np.random.default_rng(seed)
     each = job.cells / job.chunks
     first = Stage(job, task(job, cost), rng)
-    surprises = float(np.max(first.run(0.0)))
+    contributions = float(np.max(first.run(0.0)))
     # Counts of all chunks to the guardian and back, 8 bytes each; then the charge, before any draw.
-    begin = surprises + 16 * job.chunks * job.voters * job.network + cost.charge
+    begin = contributions + 16 * job.chunks * job.voters * job.network + cost.charge
     drawing = each * cost.label
     second = Stage(job, task(job, cost) + (drawing if job.spread_draw else 0.0), rng)
     done = second.run(begin)
@@ -266,7 +266,7 @@ def simulated(job: Cluster, cost: Costs, seed: int = 0) -> Run:
         step = cost.charge if job.spread_draw else max(drawing, 2 * each * job.network)
         at = max(at, float(ready)) + step
     lost, copied = first.lost + second.lost, first.copied + second.copied
-    return Run(surprises, float(done.max()), at, lost, copied)
+    return Run(contributions, float(done.max()), at, lost, copied)
 
 
 SCENARIOS = {
@@ -289,12 +289,15 @@ def report(job: Cluster, cost: Costs) -> None:
     for name, seconds in arithmetic(job, cost).items():
         print(f"{name:<34}{seconds:>12,.0f} s")
     print()
-    print(f"{'simulated, ' + format(job.chunks, ',') + ' chunks':<38}surprises   tallies    labels")
+    print(
+        f"{'simulated, ' + format(job.chunks, ',') + ' chunks':<34}"
+        "contributions   tallies    labels"
+    )
     for name, changes in SCENARIOS.items():
         run = simulated(replace(job, **changes), cost)
         again = f"{run.lost} tasks lost, {run.copied} run twice"
         print(
-            f"{name:<38}{run.surprises:>7,.0f} s {run.tallies:>7,.0f} s {run.labels:>7,.0f} s  "
+            f"{name:<38}{run.contributions:>7,.0f} s {run.tallies:>7,.0f} s {run.labels:>7,.0f} s  "
             f"{again}",
             flush=True,
         )

@@ -48,7 +48,7 @@ def run(*, with_student: bool) -> pv.Electorate:
         spent = electorate.sealed.spent - before
         print(
             f"  batch {batch + 1}: {(answer.labels == truth[rows]).mean():.3f} of labels right; "
-            f"sealed: {spent.mean():.0f} surprises a voter"
+            f"sealed: {spent.mean():.0f} contributions a voter"
         )
     return electorate
 

@@ -29,5 +29,5 @@ if release.guarantee == "allowance":
     sealed = release.sealed
     print(
         f"Sealed: the voter who spent most used {sealed.spent.max()} of {release.allowance} "
-        f"surprises; {sealed.exhausted.sum()} voters have none left."
+        f"contributions; {sealed.exhausted.sum()} voters have none left."
     )

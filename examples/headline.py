@@ -66,7 +66,7 @@ def worst_case(mechanism: pv.Mechanism, votes: np.ndarray) -> int:
 
 
 def allowance(mechanism: pv.Mechanism, votes: np.ndarray) -> tuple[int, int]:
-    """Return the allowance, and how many queries pass before the first voter lacks a surprise."""
+    """Return the allowance, and how many queries pass before the first voter runs out."""
     electorate = pv.Electorate(
         mechanism=mechanism,
         voters=votes.shape[1],
@@ -74,8 +74,8 @@ def allowance(mechanism: pv.Mechanism, votes: np.ndarray) -> tuple[int, int]:
         epsilon=EPSILON,
         delta=DELTA,
     )
-    surprises = np.cumsum(votes.sum(axis=2), axis=0).max(axis=1)
-    return int(electorate.allowance), int((surprises <= electorate.allowance).sum())
+    contributions = np.cumsum(votes.sum(axis=2), axis=0).max(axis=1)
+    return int(electorate.allowance), int((contributions <= electorate.allowance).sum())
 
 
 def main() -> int:

@@ -30,7 +30,7 @@ TEACHERS, DELTA = 250, 1e-5
 def variants(contest: Comparison, labels: int, rows: int) -> dict[str, dict[str, Any]]:
     """Return the settings of PATE to compare, by name."""
     size = (TEACHERS, labels, contest.epsilon, DELTA)
-    needed = math.ceil(rows * labels / 10)  # surprises of a voter who says yes to one in ten
+    needed = math.ceil(rows * labels / 10)  # contributions of a voter who says yes to one in ten
 
     def lasts(sigma: float) -> bool:
         return allowance_for(pv.BinaryVoting(sigma=sigma), *size) >= needed

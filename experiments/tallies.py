@@ -30,9 +30,9 @@ from privote.accounting.allowance import (
     mu_of_budget,
     settled,
 )
-from privote.deciding import Posterior, posterior
 from privote.entropy import Entropy
-from privote.votes.surprises import effective_votes
+from privote.posterior import Posterior, posterior
+from privote.votes.contributions import effective_votes
 
 Votes = npt.NDArray[np.bool_]
 DELTA = 1e-5
@@ -175,7 +175,7 @@ def bit_noise(cells_moved: int, voters: int, epsilon: float) -> float:
     low, high = 1e-2, 1e7  # of PATE's sigma, sqrt(2) times the noise
     for _ in range(40):
         middle = (low * high) ** 0.5
-        cost = pv.BinaryVoting(sigma=middle).surprise_rdp(voters, 1, [order])[0]
+        cost = pv.BinaryVoting(sigma=middle).contribution_rdp(voters, 1, [order])[0]
         low, high = (middle, high) if cells_moved * cost > left else (low, middle)
     return high / 2**0.5
 

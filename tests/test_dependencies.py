@@ -292,7 +292,7 @@ def test_all_transcripts_under_an_allowance(allowance: int) -> None:
     def door() -> pv.Electorate:
         return electorate(3, mechanism, epsilon=30, allowance=allowance)
 
-    stated = 2 * allowance * mechanism.surprise_rdp(3, 1, ORDERS)
+    stated = 2 * allowance * mechanism.contribution_rdp(3, 1, ORDERS)
     check_transcripts(lambda: door().answer, allowance, stated, door().epsilon)
 
 

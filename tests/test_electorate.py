@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import privote as pv
-from privote.votes.surprises import effective_votes
+from privote.votes.contributions import effective_votes
 
 
 def electorate(allowance: Any) -> pv.Electorate:

@@ -37,10 +37,10 @@ def test_allowance_answers_everything_within_the_budget(
     assert release.epsilon is not None
     assert release.epsilon <= 20.0
     # V is the largest: one more would not fit.
-    surprise = mechanism.surprise_rdp(20, 4)
+    contribution = mechanism.contribution_rdp(20, 4)
     assert isinstance(release.allowance, int)
-    assert pv.epsilon(2 * release.allowance * surprise, None, 1e-5) <= 20.0
-    assert pv.epsilon(2 * (release.allowance + 1) * surprise, None, 1e-5) > 20.0
+    assert pv.epsilon(2 * release.allowance * contribution, None, 1e-5) <= 20.0
+    assert pv.epsilon(2 * (release.allowance + 1) * contribution, None, 1e-5) > 20.0
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=str)

@@ -165,7 +165,7 @@ class Entropy:
         place = np.minimum((draw >= heap).sum(axis=1), log_p.shape[1] - 1)
         return np.asarray(np.take_along_axis(order, place[:, None], axis=1)[:, 0])
 
-    def tempered(self, scores: Sequence[int], scale: Fraction) -> int:
+    def exponential_mechanism(self, scores: Sequence[int], scale: Fraction) -> int:
         """Draw a place with probability proportional to exp(scale x its score), exactly.
 
         By rejection, in whole numbers throughout. ``scale`` must not be negative.

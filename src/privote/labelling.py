@@ -293,7 +293,7 @@ def ballots_of(
     and voters (:meth:`Ballots.of`).
     """
     if isinstance(mechanism, Mechanism):
-        steps = mechanism.vote_steps
+        steps = mechanism.resolution
         return Ballots.of(votes, threshold=threshold, steps=steps, soft=True, **lists)
     return Ballots.of(votes, threshold=threshold, steps=PERCENT, soft=soft, **lists)
 
@@ -320,8 +320,8 @@ def with_forecast(
 ) -> Release:
     """Return released labels with what is to be expected of them (`planning.forecast`).
 
-    How long an allowance lasts is not told where surprises are ``few``, because of a baseline or
-    of voters who seldom speak.
+    How long an allowance lasts is not told where contributions are ``few``, because of a baseline
+    or of voters who seldom speak.
     """
     if not release.answered or release.tallies is not None:
         return release
@@ -592,7 +592,7 @@ class Electorate:
 
     @property
     def allowance(self) -> int | tuple[int, ...]:
-        """How many surprises each voter had from the start: one number, or one per voter."""
+        """How many contributions each voter had from the start: one number, or one per voter."""
         return plain(self._allowance.own)
 
     @property

@@ -22,11 +22,11 @@ import numpy.typing as npt
 from ._version import __version__, check_written
 from .accounting.renyi import rounded_up
 from .accounting.sanitize import published_cost_2018
-from .deciding import RULES, Floats, Posterior, posterior
 from .errors import InputError, finite
 from .ledger.records import STATED, digest_of
 from .mechanisms import ABSTAIN, MECHANISMS, TallyVoting, mechanism_of
 from .mechanisms.base import describe
+from .posterior import RULES, Floats, Posterior, posterior
 from .votes.arrays import ArrayFile
 
 GUARANTEES = ("allowance", "worst-case", "data-dependent")
@@ -379,7 +379,7 @@ def _allowance(facts: Mapping[str, Any]) -> str | None:
     many = "one query" if queries == 1 else f"each of the {queries:,} queries"
     share = f", that is {min(each) / queries:.2g} for {many} {which}{more}" if queries else ""
     return (
-        f"{span} surprises per voter in total{share}. A voter who casts more counts as the "
+        f"{span} contributions per voter in total{share}. A voter who casts more counts as the "
         "baseline from then on; which voters did is sealed"
     )
 
@@ -435,9 +435,9 @@ def of_owner(release: Release, names: Sequence[str] | None = None) -> dict[str, 
                 str(voter) if names is None else names[voter]: int(refused[voter])
                 for voter in who[np.argsort(-refused[who], kind="stable")]
             },
-            "surprises_cast_fewest": int(spent.min()),
-            "surprises_cast_median": float(np.median(spent)),
-            "surprises_cast_most": int(spent.max()),
+            "contributions_cast_fewest": int(spent.min()),
+            "contributions_cast_median": float(np.median(spent)),
+            "contributions_cast_most": int(spent.max()),
         }
     if release.guarantee != "data-dependent":
         return {}
@@ -580,7 +580,7 @@ class Release(Shown):
         share of the voters to be expected near a query, where only those speak; for a sanitized
         "data-dependent" epsilon the order, the noise, the confidence and its price.
     allowance
-        Surprises a voter may cast in total: one number, one per voter, or None.
+        Contributions a voter may cast in total: one number, one per voter, or None.
     simulated
         True if a seed was given: the draws are reproducible and protect nobody.
     ledger
@@ -712,7 +712,7 @@ class Release(Shown):
     def quality(self) -> dict[str, Any] | None:
         """Expected precision, recall and F1 against the noise-free majority, also "by_label".
 
-        From released tallies alone; None where it cannot be told (:mod:`privote.deciding`).
+        From released tallies alone; None where it cannot be told (:mod:`privote.posterior`).
         """
         if self.posterior is None:
             return None

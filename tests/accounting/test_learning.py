@@ -28,12 +28,12 @@ BUDGETS = [(8.0, 1e-5), (4.0, 1e-5), (2.0, 1e-5), (1.0, 1e-5), (0.2, 1e-7), (30.
 
 
 def plain_scores(
-    learning: Learning, surprises: npt.NDArray[np.int64], scale: Fraction
+    learning: Learning, contributions: npt.NDArray[np.int64], scale: Fraction
 ) -> npt.NDArray[np.int64]:
     """Return the scores by their definition, voter by voter, in fractions."""
     ratio, bonus, _ = learning.window
     first, last = learning.grid[0], learning.grid[-1]
-    clipped = [min(max(count * scale, first), last) for count in surprises.tolist()]
+    clipped = [min(max(count * scale, first), last) for count in contributions.tolist()]
     scores = [
         min(sum(y <= v for y in clipped), sum(y > v / ratio for y in clipped) + bonus)
         for v in learning.grid
@@ -55,9 +55,9 @@ def test_replacing_a_voter_moves_every_score_by_at_most_one(
     table = {}
     for each in product(counts, repeat=voters):
         if list(each) == sorted(each):
-            surprises = np.array(each)
-            table[each] = learning.scores(surprises), learning.log_probs(surprises)
-            assert (table[each][0] == plain_scores(learning, surprises, Fraction(1))).all()
+            contributions = np.array(each)
+            table[each] = learning.scores(contributions), learning.log_probs(contributions)
+            assert (table[each][0] == plain_scores(learning, contributions, Fraction(1))).all()
     for each, (score, chance) in table.items():
         assert np.exp(chance).sum() == pytest.approx(1, abs=1e-12)
         for place, other in product(range(voters), counts):
@@ -75,8 +75,10 @@ def test_replacing_a_voter_moves_every_score_by_at_most_one(
 )
 def test_scores_are_the_definitions(counts: list[int], queries: int, scale: Fraction) -> None:
     learning = Learning(voters=30, queries=queries, labels=7, epsilon0=0.6)
-    surprises = np.array(counts)
-    assert (learning.scores(surprises, scale) == plain_scores(learning, surprises, scale)).all()
+    contributions = np.array(counts)
+    assert (
+        learning.scores(contributions, scale) == plain_scores(learning, contributions, scale)
+    ).all()
 
 
 def test_the_grid_ends_where_nobody_is_cut() -> None:

@@ -13,7 +13,7 @@ from tests.refusals import refused
 import privote as pv
 from privote.accounting import sanitize
 from privote.errors import InputError
-from privote.mechanisms.cells import Ladder
+from privote.mechanisms.cells import MarginGrid
 
 GATE = pv.Gate(threshold=3.0, sigma=1.0)
 
@@ -22,7 +22,7 @@ def level_costs(
     mech: pv.BinaryVoting, voters: int, order: float, *, missing: bool = False
 ) -> np.ndarray:
     """Return (levels,): a cell's worst two-sided cost at each count, or margin with missing."""
-    return Ladder(mech, voters, missing).costs(slice(None), np.array([order]))[:, 0]
+    return MarginGrid(mech, voters, missing).costs(slice(None), np.array([order]))[:, 0]
 
 
 def neighbours(tally: tuple[int, ...], levels: int, reach: int):

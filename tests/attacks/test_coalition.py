@@ -78,7 +78,7 @@ def test_masks_that_are_off_by_one_leave_no_outcome_certain(outcome: Outcome) ->
 
 
 def loud(labels: int) -> tuple[Terms, int]:
-    """Return terms with next to no noise, and how many surprises they allow."""
+    """Return terms with next to no noise, and how many contributions they allow."""
     terms = terms_of(
         pv.BinaryVoting(sigma=0.3), labels=labels, guarantee="allowance", epsilon=900.0
     )

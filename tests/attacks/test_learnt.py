@@ -118,7 +118,9 @@ def test_all_that_leaves_follows_from_what_was_drawn(
     """Whatever the votes were: with the same draws, everything published is the same."""
     drawn = np.random.default_rng(1).normal(20, 15, (80, 4)).round().astype(np.int64)
     monkeypatch.setattr(TallyVoting, "draw", lambda self, *_: drawn * self.steps)
-    monkeypatch.setattr(Entropy, "tempered", lambda self, scores, scale: len(scores) // 2)
+    monkeypatch.setattr(
+        Entropy, "exponential_mechanism", lambda self, scores, scale: len(scores) // 2
+    )
     random = np.random.default_rng(2).random((80, 60, 4))
     electorates = [random < 0.1, random < 2, random < -1, random * 0.3]
     missing = [] if kind is np.bool_ else [np.full((80, 60, 4), -1)]

@@ -62,7 +62,7 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
     ).worst_case_rdp(50, 3, [2.0]),
     "voters": lambda x: _BINARY.worst_case_rdp(x, 20, [2.0]),
     "labels": lambda x: _BINARY.worst_case_rdp(20, x, [2.0]),
-    "voters of surprise": lambda x: _BINARY.surprise_rdp(x, 20, [2.0]),
+    "voters of contribution": lambda x: _BINARY.contribution_rdp(x, 20, [2.0]),
     "voters of tau": lambda x: pv.TauVoting(sigma=7.0, tau=1.8).worst_case_rdp(x, 2, [2.0]),
     "labels of tau": lambda x: pv.TauVoting(sigma=7.0, tau=1.8).worst_case_rdp(50, x, [2.0]),
     "labels on the grid": lambda x: pv.TauVoting(sigma=7.0, tau=1.8, grid=99).worst_case_rdp(

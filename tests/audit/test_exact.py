@@ -17,7 +17,7 @@ from privote.audit.exact import (
     enumerate_neighbours,
     random_elections,
 )
-from privote.audit.textbook import Textbook
+from privote.audit.reference import Textbook
 
 ORDERS = [1.5, 4.0, 32.0]
 
@@ -39,15 +39,15 @@ class Cheap(pv.BinaryVoting):
             1 - 1e-6 * (self.what == "worst_case_rdp")
         )
 
-    def surprise_rdp(self, *args: Any, **kwargs: Any) -> Any:
-        factor = 1 - 1e-6 * (self.what == "surprise_rdp")
-        return pv.BinaryVoting(sigma=self.sigma).surprise_rdp(*args, **kwargs) * factor
+    def contribution_rdp(self, *args: Any, **kwargs: Any) -> Any:
+        factor = 1 - 1e-6 * (self.what == "contribution_rdp")
+        return pv.BinaryVoting(sigma=self.sigma).contribution_rdp(*args, **kwargs) * factor
 
     def outcome_probabilities(self, votes: Any) -> Any:
         return super().outcome_probabilities(votes) + 1e-9 * (self.what == "outcome_probabilities")
 
 
-QUANTITIES = ["rdp", "rdp_by_voter", "worst_case_rdp", "surprise_rdp", "outcome_probabilities"]
+QUANTITIES = ["rdp", "rdp_by_voter", "worst_case_rdp", "contribution_rdp", "outcome_probabilities"]
 
 
 @pytest.mark.parametrize("what", QUANTITIES)

@@ -11,7 +11,7 @@ from adaptive import adaptive
 from tests.contracts.cases import MECHANISMS as EVERY
 
 import privote as pv
-from privote.votes.surprises import effective_votes
+from privote.votes.contributions import effective_votes
 
 MECHANISMS: list[tuple[pv.Mechanism, int]] = [
     (pv.BinaryVoting(sigma=2.0), 2),

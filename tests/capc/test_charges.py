@@ -66,7 +66,7 @@ def test_an_allowance_is_split_and_stays_within_the_budget(
     prices, orders = Prices(terms), pv.DEFAULT_ORDERS
     for party in terms.parties:
         askers = [q for q in queriers if q != party]
-        each = sum(mechanism.surprise_rdp(len(terms.voters(q)), 3) for q in askers)
+        each = sum(mechanism.contribution_rdp(len(terms.voters(q)), 3) for q in askers)
 
         def total(more: int, party: str = party, each: Any = each) -> float:
             return float(pv.epsilon(2 * (prices.allowance(party) + more) * each, orders, 1e-5))

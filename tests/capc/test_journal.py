@@ -46,10 +46,10 @@ def disk(tmp_path: Path) -> Disk:
 
 def test_a_decision_is_entered_once(disk: Disk) -> None:
     disk.open(A, "q", "n1", 5)
-    disk.deciding(A, {}, {})
+    disk.posterior(A, {}, {})
     for again in (A, B):
         with refused(None, PeerError):
-            disk.deciding(again, {}, {})
+            disk.posterior(again, {}, {})
     with pytest.raises(PeerError, match="has version 1, not 2"):
         disk.done(A, 2)
     disk.done(A, 1)
@@ -59,7 +59,7 @@ def test_a_decision_is_entered_once(disk: Disk) -> None:
 
 def test_a_stored_outcome_is_adopted_after_a_crash(disk: Disk) -> None:
     disk.open(A, "q", "n1", 5)
-    disk.deciding(A, {"p": 7}, {"p": 10})
+    disk.posterior(A, {"p": 7}, {"p": 10})
     disk.settle("q", 1)
     assert disk.phase(A) == DONE
     assert (disk.version("q"), disk.half("q")) == (1, {"p": 7})
@@ -69,16 +69,16 @@ def test_a_stored_outcome_is_adopted_after_a_crash(disk: Disk) -> None:
 
 def test_a_lost_outcome_costs_all_it_could_have(disk: Disk) -> None:
     disk.open(A, "q", "n1", 5)
-    disk.deciding(A, {"p": 7, "r": 1}, {"p": 10, "r": 10})
+    disk.posterior(A, {"p": 7, "r": 1}, {"p": 10, "r": 10})
     disk.done(A, 1)
     disk.open(B, "q", "n2", 5)
-    disk.deciding(B, {"p": 99}, {"p": 10})
+    disk.posterior(B, {"p": 99}, {"p": 10})
     disk.settle("q", 1)
     assert disk.phase(B) == ABANDONED
     # The querying party's half is still the one of version 1; who took no part lost nothing.
     assert (disk.version("q"), disk.half("q")) == (1, {"p": 7 - 10 + 2**64, "r": 1})
     disk.open(C, "q", "n3", 5)
-    assert disk.deciding(C, {"p": 5}, {"p": 10}) == 3, "a version is given once"
+    assert disk.posterior(C, {"p": 5}, {"p": 10}) == 3, "a version is given once"
     with pytest.raises(PeerError, match="version 2"):
         disk.settle("q", 2)  # the outcome that was written off comes too late
     disk.settle("q", 3)
@@ -99,7 +99,7 @@ def test_one_batch_at_a_time(disk: Disk) -> None:
     assert disk.open_batch("q") == Open(B, 6, CHARGED)
     disk.open(C, "other", "n2", 1)
     assert disk.phase(B) == CHARGED
-    disk.deciding(B, {}, {})
+    disk.posterior(B, {}, {})
     with refused(None, PeerError):
         disk.open("d" * 32, "q", "n4", 6)
 
@@ -195,7 +195,7 @@ def test_a_guardians_journal_put_back_decides_nothing_twice(
         run._journals["pg"] = GuardianJournal(file, run.terms.promise(), "pg")
         run.start(PG)
 
-    real = GuardianJournal.deciding
+    real = GuardianJournal.posterior
 
     def copied(self: GuardianJournal, *given: Any) -> int:
         self._run("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -207,7 +207,7 @@ def test_a_guardians_journal_put_back_decides_nothing_twice(
 
     put(tmp_path / "pg.journal")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(GuardianJournal, "deciding", copied)
+        patch.setattr(GuardianJournal, "posterior", copied)
         patch.setattr(QuerierJournal, "store", lost)
         with refused(None, PeerError):
             ask(run)
@@ -223,7 +223,7 @@ def test_a_charge_is_resumed_once_by_two_guardians(tmp_path: Path) -> None:
     one.open("a" * 32, "q", "n1", 5)
     assert one.open_batch("q") == two.open_batch("q")
     one.open("b" * 32, "q", "n2", 5, resumed="a" * 32)
-    one.deciding("b" * 32, {}, {})
+    one.posterior("b" * 32, {}, {})
     one.done("b" * 32, 1)
     with refused(None, PeerError):
         two.open("c" * 32, "q", "n3", 5, resumed="a" * 32)
@@ -234,10 +234,10 @@ def test_a_batch_that_was_being_decided_is_not_pending() -> None:
     journal = QuerierJournal(":memory:", "promise", "q")
     journal.begin("a" * 32, 5)
     assert journal.pending() == ("a" * 32, 5)
-    journal.deciding("a" * 32, 1)
+    journal.posterior("a" * 32, 1)
     assert journal.pending() is None
     with refused(None, PeerError):
-        journal.deciding("b" * 32, 2)
+        journal.posterior("b" * 32, 2)
     journal.begin("b" * 32, 5)
     with pytest.raises(PeerError, match=r"version 1 .*was offered before"):
-        journal.deciding("b" * 32, 1)
+        journal.posterior("b" * 32, 1)

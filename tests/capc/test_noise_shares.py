@@ -142,7 +142,7 @@ def test_no_neighbour_costs_more_than_is_charged_wherever_known_shares_put_the_b
 ) -> None:
     """An answering site knows its own share x of the vote and y of the gate: all are enumerated."""
     noise, orders = SharedNoise.of(MECHANISMS[name], 1), np.array([1.5, 4.0, 18.0, 64.0])
-    charged = noise.surprise_rdp(voters, 1, orders)
+    charged = noise.contribution_rdp(voters, 1, orders)
     worst = np.zeros(len(orders))
     margins = np.arange(-voters, voters + 1)
     means = noise.unknown(voters)
@@ -185,7 +185,7 @@ def test_what_remains_covers_those_who_ask_with_fewer_voters(guarantee: str) -> 
     if guarantee == "allowance":
         for asker in terms.queriers:
             charges.take(asker, 1, "a" * 32)
-            each = told.surprise_rdp(len(terms.voters(asker)), 2, orders)
+            each = told.contribution_rdp(len(terms.voters(asker)), 2, orders)
             total += 2 * charges.prices.allowance("p1") * each
     else:
         with suppress(pv.BudgetError):
@@ -209,7 +209,7 @@ def test_a_statement_says_where_no_noise_is_left_among_fewer_voters() -> None:
 def test_what_is_charged_is_the_shares_price() -> None:
     terms = shared(parties=4, labels=2)
     assert terms.shared is not None
-    np.testing.assert_array_equal(Prices(terms).each("q0"), 2 * terms.shared.surprise_rdp(4, 1))
+    np.testing.assert_array_equal(Prices(terms).each("q0"), 2 * terms.shared.contribution_rdp(4, 1))
 
 
 @pytest.mark.parametrize(

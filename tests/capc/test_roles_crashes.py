@@ -1,4 +1,4 @@
-"""Crashes at every point: nothing uncharged, nothing released twice, no surprise too many."""
+"""Crashes at every point: nothing uncharged, nothing released twice, no contribution too many."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def pointed(monkeypatch: pytest.MonkeyPatch) -> list[Crashing]:
     running: list[Crashing] = []
     steps = {
         Charges: ["take"],
-        GuardianJournal: ["open", "deciding", "done", "settle"],
-        QuerierJournal: ["begin", "deciding", "store"],
+        GuardianJournal: ["open", "posterior", "done", "settle"],
+        QuerierJournal: ["begin", "posterior", "store"],
     }
     for kind, names in steps.items():
         for name in names:
@@ -152,7 +152,7 @@ def check(run: Crashing, terms: Terms) -> None:
     elif run.decided:
         assert Counter(e["dataset"] for e in entries) == Counter(dict.fromkeys(terms.parties, 1))
         for party, allowance in Prices(terms).allowances("q0").items():
-            assert run.spent[party] <= allowance, "more surprises than the allowance"
+            assert run.spent[party] <= allowance, "more contributions than the allowance"
     assert run.ledger.verify().ok
 
 

@@ -144,7 +144,7 @@ def test_a_decision_is_for_its_owner_and_once() -> None:
     at.refuses("q0", m.Decide(batch, ("p0", "p1", "p2"), 0), "already")
     for sender, done in (("q1", m.Done(batch, 1)), ("q0", m.Done(batch, 2))):
         at.refuses(sender, done, "")
-        assert at.journal.phase(batch) == "deciding"
+        assert at.journal.phase(batch) == "posterior"
     at.hear("q0", m.Done(batch, 1))
     at.refuses("q0", m.Done(batch, 1), "already finished")
     at.refuses("p0", m.Confirm(batch, "q0", Q), "no longer open (done)")

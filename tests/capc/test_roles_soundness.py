@@ -17,7 +17,7 @@ import pytest
 from tests.capc.coalitions import terms_of
 
 import privote as pv
-from privote.audit.textbook import renyi
+from privote.audit.reference import renyi
 from privote.capc.programs import AllowanceProgram, DecisionProgram
 from privote.capc.roles import decision_programs, offset
 from privote.capc.terms import Terms
@@ -146,7 +146,7 @@ def test_an_allowance_never_costs_more_than_was_charged(
 ) -> None:
     allowance = 1 + (rows == 2)
     terms = terms_of(MECHANISMS[name], labels=labels, guarantee="allowance")
-    stated = terms.mechanism.surprise_rdp(3, labels, ORDERS) * 2 * allowance
+    stated = terms.mechanism.contribution_rdp(3, labels, ORDERS) * 2 * allowance
     worst = ratio_of(terms, stated, 12, allowance=allowance, rows=rows, batches=batches)
     assert 0.1 < worst <= 1 + 1e-9
 
@@ -164,5 +164,5 @@ def test_composition_never_costs_more_than_was_charged(
 
 def test_the_enumeration_would_notice_half_the_price() -> None:
     terms = terms_of(MECHANISMS["binary"], labels=1, guarantee="allowance")
-    stated = terms.mechanism.surprise_rdp(3, 1, ORDERS)  # V once, not twice
+    stated = terms.mechanism.contribution_rdp(3, 1, ORDERS)  # V once, not twice
     assert ratio_of(terms, stated, 40, allowance=1, rows=1, batches=3) > 1.2

@@ -32,7 +32,7 @@ def test_writes_csv_and_prints_the_bill(run: Run, votes_file: Path, tmp_path: Pa
     table = read_csv(tmp_path / "labels.csv")
     assert table[:, 0].tolist() == list(range(12))
     assert set(np.unique(table[:, 1:])) <= {0, 1}
-    for said in ("unconditional", "46 surprises per voter", "12 queries x 20 voters"):
+    for said in ("unconditional", "46 contributions per voter", "12 queries x 20 voters"):
         assert said in done.stdout
     assert "SIMULATED" not in done.stdout
     done = run("label", votes_file, *BINARY, *BUDGET, *EVERY, "--output", "again.csv", "--json")
@@ -235,7 +235,7 @@ def test_voters_are_known_by_name_whatever_their_order(
     bill = json.loads(again.stdout)
     assert bill["voters"] == 20
     assert bill["voters_known_by"] == "name"
-    assert bill["sealed"]["surprises_cast_most"] == 2 * votes[:, turn].sum(axis=(0, 2)).max()
+    assert bill["sealed"]["contributions_cast_most"] == 2 * votes[:, turn].sum(axis=(0, 2)).max()
     stranger = run(*sealed, "more.txt")
     assert stranger.exit_code == 2
     assert "a voter who is not registered" in stranger.stderr

@@ -21,7 +21,7 @@ def test_says_what_a_budget_buys_as_the_library_does(run: Run) -> None:
     assert numbers["worst_case_queries"] == queries_for(pv.BinaryVoting(sigma=7.0), **size)
     shown = run(*call).stdout
     assert f"{numbers['worst_case_queries']} queries" in shown
-    assert f"{numbers['allowance']} surprises" in shown
+    assert f"{numbers['allowance']} contributions" in shown
 
 
 def test_says_what_to_expect_where_no_mechanism_is_given(run: Run) -> None:

@@ -14,7 +14,7 @@ from tests.contracts.cases import MECHANISMS, ORDERS, random_votes
 from tests.refusals import refused
 
 import privote as pv
-from privote.audit.textbook import Textbook
+from privote.audit.reference import Textbook
 
 every_mechanism = pytest.mark.parametrize("name", MECHANISMS)
 some_missing = pytest.mark.parametrize("missing", [False, True], ids=["all vote", "some missing"])

@@ -12,7 +12,7 @@ import privote as pv
 from privote.guardian import Accounts
 
 ORDERS = pv.DEFAULT_ORDERS
-SURPRISE = 0.001 * ORDERS
+CONTRIBUTION = 0.001 * ORDERS
 BUDGET = pv.Budget(epsilon=8.0, delta=1e-5).shared()
 
 
@@ -50,15 +50,15 @@ def test_nobody_goes_on_with_an_account_of_another_making(ledger: pv.Ledger) -> 
     half = accounts(ledger, budget=pv.Budget(epsilon=4.0, delta=1e-5))
     with ledger.writing() as totals:
         own.authorise(totals)
-        own.open_as(totals, "a coalition's", SURPRISE, np.array([4]), one)
-    assert half.open(lambda: SURPRISE, np.array([4]), one).account != "a coalition's"
+        own.open_as(totals, "a coalition's", CONTRIBUTION, np.array([4]), one)
+    assert half.open(lambda: CONTRIBUTION, np.array([4]), one).account != "a coalition's"
     charges = [entry for entry in ledger.published() if entry["kind"] == "charge"]
     assert len(charges) == 2
 
 
 def test_nothing_to_say_is_no_allowance(ledger: pv.Ledger) -> None:
     with refused(None, pv.BudgetError):
-        accounts(ledger).open(lambda: SURPRISE, np.array([0, 0]), {"voters": 2, "labels": 2})
+        accounts(ledger).open(lambda: CONTRIBUTION, np.array([0, 0]), {"voters": 2, "labels": 2})
     with refused(None, pv.BudgetError):
         accounts(ledger).open(lambda: 100 * ORDERS, None, {"voters": 2, "labels": 2})
     assert ledger.published() == []

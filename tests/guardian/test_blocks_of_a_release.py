@@ -16,8 +16,8 @@ from tests.votes.test_arrays import write
 import privote as pv
 from privote.guardian.allowance import registered_blocks
 from privote.votes import cube as room
+from privote.votes.contributions import effective_votes
 from privote.votes.cube import MISSING, Ballots, DenseBlock, SparseBallots
-from privote.votes.surprises import effective_votes
 
 pytestmark = pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
 
@@ -73,7 +73,7 @@ def test_tallies_and_spending_are_those_of_the_definition(
     """However votes are cut into blocks; voters run out on the way."""
     mechanism, votes = MECHANISMS[kind], votes_of(kind, seed, missing=missing)
     wanted, spent, turned_away = effective_votes(
-        votes, GUESS, np.array(allowance), mechanism.surprise_unit
+        votes, GUESS, np.array(allowance), mechanism.contribution_unit
     )
     at_once = mechanism.tally(DenseBlock(wanted, missing=False))
     tallies: list[Any] = []

@@ -53,8 +53,8 @@ def test_a_batch_may_lack_voters(ledger: pv.Ledger) -> None:
     assert (part.voters, part.epsilon) == (whole.voters, whole.epsilon) == (4, whole.epsilon)
     assert label(ledger, cube(0, 0, 0, 0)).sealed.spent.tolist() == [1, 4, 3, 1]
     (charge,) = (entry for entry in ledger.published() if entry["kind"] == "charge")
-    surprise = MECHANISM.surprise_rdp(4, 3, charge["orders"])
-    np.testing.assert_allclose(charge["rdp"], 2 * whole.allowance * surprise)
+    contribution = MECHANISM.contribution_rdp(4, 3, charge["orders"])
+    np.testing.assert_allclose(charge["rdp"], 2 * whole.allowance * contribution)
 
 
 def test_the_worst_case_is_charged_for_every_query(ledger: pv.Ledger) -> None:

@@ -17,7 +17,7 @@ from privote.accounting.allowance import Learning, learnt_delta
 from privote.entropy import Entropy
 from privote.errors import ChargedError
 from privote.guardian import Accounts, Allowance, allowance
-from privote.votes.surprises import effective
+from privote.votes.contributions import effective
 
 BUDGET: dict[str, float] = {"epsilon": 8.0, "delta": 1e-5}
 
@@ -48,15 +48,15 @@ def month(path: Path, votes: Any, **more: Any) -> pv.Release:
 
 def test_places_are_drawn_with_the_probabilities_that_are_priced() -> None:
     learning = Learning(voters=20, queries=10, labels=2, epsilon0=0.9)
-    surprises = np.repeat([1, 2, 3, 7], 5)
-    chances = np.exp(learning.log_probs(surprises))
-    entropy, scores = Entropy(0), learning.scores(surprises).tolist()
+    contributions = np.repeat([1, 2, 3, 7], 5)
+    chances = np.exp(learning.log_probs(contributions))
+    entropy, scores = Entropy(0), learning.scores(contributions).tolist()
     scale, draws = Fraction(learning.epsilon0) / 2, 4000
-    drawn = [entropy.tempered(scores, scale) for _ in range(draws)]
+    drawn = [entropy.exponential_mechanism(scores, scale) for _ in range(draws)]
     seen = np.bincount(drawn, minlength=len(chances)) / draws
     assert np.abs(seen - chances).max() < 4 * math.sqrt(0.25 / draws)
-    assert entropy.tempered([5], Fraction(10**6)) == 0
-    assert entropy.tempered([0, 10**9], Fraction(1)) == 1
+    assert entropy.exponential_mechanism([5], Fraction(10**6)) == 0
+    assert entropy.exponential_mechanism([0, 10**9], Fraction(1)) == 1
 
 
 # -- without a ledger -----------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def test_few_voters_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(*_: Any) -> Any:
         raise AssertionError("looked at the votes")
 
-    monkeypatch.setattr(allowance, "_surprises", asked)
+    monkeypatch.setattr(allowance, "_contributions", asked)
     with pytest.warns(pv.PrivoteWarning, match="too few voters"):
         release = pv.label(VOTES[:, :8], epsilon=1.0, delta=1e-5)
     assert release.allowance == math.ceil(60 * 5 / 8)
@@ -100,7 +100,7 @@ def test_few_voters_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_run_without_a_ledger_is_one_release(kill: Callable[..., None]) -> None:
     ledger = pv.Ledger.in_memory()
-    kill(allowance, "_surprises")  # even if it answered nothing
+    kill(allowance, "_contributions")  # even if it answered nothing
     with pytest.raises(Killed):
         pv.label(VOTES, **BUDGET, ledger=ledger)
     for votes in (VOTES, VOTES[:, :30]):
@@ -114,7 +114,7 @@ def test_tallies_are_of_votes_that_count() -> None:
     assert isinstance(release.allowance, int)
     left = np.full(40, release.allowance)
     block = next(pv.Ballots.of(VOTES).blocks())
-    given: dict[str, Any] = {"unit": "vote", "silence_is_zeros": True}
+    given: dict[str, Any] = {"unit": "vote", "missing_counts_as_no": True}
     counted, spent, turned_away = effective(block, np.zeros((60, 5), bool), left, **given)
     assert np.array_equal(release.tallies, pv.TallyVoting(sigma=1.0).tally(counted).steps)
     assert np.array_equal(release.sealed.spent, spent)
@@ -237,7 +237,7 @@ def test_a_crash_before_the_allowance_is_entered_costs_nothing_more(
 ) -> None:
     """A draw that was not entered never left."""
     path = tmp_path / "l.db"
-    kill(Entropy, "tempered", after=True)
+    kill(Entropy, "exponential_mechanism", after=True)
     with pytest.raises(Killed):
         month(path, VOTES, plan_for=80)
     assert [each["kind"] for each in entries(path)] == ["budget", "charge"]
@@ -250,7 +250,7 @@ def test_a_crash_before_the_allowance_is_entered_costs_nothing_more(
 @pytest.mark.parametrize(
     ("owner", "name", "after"),
     [
-        (allowance, "_surprises", False),
+        (allowance, "_contributions", False),
         (Allowance, "learn", True),
         (Allowance, "answer", True),
         (pv.TallyVoting, "draw", True),
@@ -365,7 +365,7 @@ def test_an_entry_is_durable_before_a_tally_is_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, seen = tmp_path / "l.db", []
-    for owner, name in ((allowance, "_surprises"), (pv.TallyVoting, "draw")):
+    for owner, name in ((allowance, "_contributions"), (pv.TallyVoting, "draw")):
         right = getattr(owner, name)
 
         def watched(*given: Any, right: Any = right) -> Any:

@@ -23,8 +23,8 @@ from privote.accounting.allowance import gaussian_delta
 from privote.accounting.renyi import Floats
 from privote.guardian import Accounts
 from privote.learning.direct.linear import DPMoments
+from privote.votes.contributions import effective, left_over
 from privote.votes.cube import DenseBlock
-from privote.votes.surprises import effective, left_over
 
 DELTA = 1e-5
 VOTES = np.random.default_rng(0).random((40, 30, 3)) < 0.2
@@ -240,7 +240,7 @@ def ballots(left: tuple[int, int]) -> set[tuple[tuple[int, ...], tuple[int, int]
         votes, rest = [], []
         for ballot, own in zip(pair, left, strict=True):
             block = DenseBlock(np.array(ballot, np.int8).reshape(2, 1, 1), missing=False)
-            asked: dict[str, Any] = {"unit": "vote", "silence_is_zeros": True, "steps": 2}
+            asked: dict[str, Any] = {"unit": "vote", "missing_counts_as_no": True, "steps": 2}
             counted, *taken = effective(block, np.zeros((2, 1), bool), np.array([own]), **asked)
             assert isinstance(counted, DenseBlock)
             votes.append(counted.votes[:, 0, 0].astype(int))
@@ -263,7 +263,7 @@ def best(epsilon: Floats, left: tuple[int, int], batches: int) -> Floats:
 
 
 def test_adaptive_batches_of_one_plan_cost_no_more_than_one_gaussian() -> None:
-    """Every adversary of two batches who has one surprise for life, by enumeration."""
+    """Every adversary of two batches who has one contribution for life, by enumeration."""
     epsilon = np.array([0.1, 1.0, 3.0])
     mu = math.sqrt(2) / (SIGMA / 2)
     found, stated = best(epsilon, (4, 4), 2), gaussian_delta(mu, epsilon)

@@ -21,7 +21,7 @@ ORDERS = np.array([1.1, 2.0, 8.0, 64.0])
 def test_prices_are_the_gaussians_lines() -> None:
     mech = pv.TallyVoting(sigma=5.0)
     np.testing.assert_allclose(mech.worst_case_rdp(9, 4, ORDERS), ORDERS * 4 / 50)
-    np.testing.assert_allclose(mech.surprise_rdp(9, 4, ORDERS), ORDERS / 50)
+    np.testing.assert_allclose(mech.contribution_rdp(9, 4, ORDERS), ORDERS / 50)
     clipped = pv.TallyVoting(sigma=5.0, tau=1.5)
     assert (clipped.worst_case_rdp(9, 40, ORDERS) <= ORDERS * 2 * 1.5**2 / 50).all()
     assert (clipped.worst_case_rdp(9, 40, ORDERS) >= 0.99 * ORDERS * 2 * 1.5**2 / 50).all()

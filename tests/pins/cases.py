@@ -118,9 +118,7 @@ def prices(name: str) -> str:
     curves = [
         mechanism.total_rdp(cube, ORDERS),
         mechanism.worst_case_rdp(VOTERS, LABELS, ORDERS),
-        mechanism.contribution_rdp(VOTERS, LABELS, ORDERS)
-        if hasattr(mechanism, "contribution_rdp")
-        else mechanism.surprise_rdp(VOTERS, LABELS, ORDERS),
+        mechanism.contribution_rdp(VOTERS, LABELS, ORDERS),
         mechanism.rdp_by_voter(cube, ORDERS),
     ]
     return digest(*curves)

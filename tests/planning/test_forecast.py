@@ -51,7 +51,7 @@ def test_warnings() -> None:
     ("mechanism", "mean"),
     [
         (pv.BinaryVoting(sigma=12.0), 0.1 * LABELS),
-        (pv.TauVoting(sigma=12.0, tau=1.8), 1 - 0.9**LABELS),  # a whole ballot is one surprise
+        (pv.TauVoting(sigma=12.0, tau=1.8), 1 - 0.9**LABELS),  # a whole ballot is one contribution
     ],
 )
 def test_how_long_an_allowance_lasts(mechanism: pv.Mechanism, mean: float) -> None:
@@ -59,7 +59,7 @@ def test_how_long_an_allowance_lasts(mechanism: pv.Mechanism, mean: float) -> No
     allowance = allowance_for(mechanism, VOTERS, LABELS, 8.0, 1e-5)
     short = forecast(mechanism, VOTERS, LABELS, allowance=allowance, asked=10**6)
     busiest = math.floor(allowance / (1.56 * mean))
-    every = allowance // (LABELS if mechanism.surprise_unit == "vote" else 1)
+    every = allowance // (LABELS if mechanism.contribution_unit == "vote" else 1)
     assert short["lasts"] == max(busiest, every)
     assert len(short["warnings"]) == 1
     assert f"{short['lasts']:,} of 1,000,000 queries" in short["warnings"][0]

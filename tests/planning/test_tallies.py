@@ -13,8 +13,8 @@ from tests.refusals import refused
 import privote as pv
 from privote.accounting.allowance import gaussian_delta, learning_epsilon, mu_of_budget, settled
 from privote.datasets import load_teacher_votes
-from privote.deciding import posterior
 from privote.planning import Plan, tallies
+from privote.posterior import posterior
 
 SIZE: dict[str, Any] = {"voters": 60, "labels": 20, "epsilon": 8.0, "delta": 1e-5}
 

@@ -1,13 +1,13 @@
 """Allowances: how much a budget buys, and how an allowance is learnt for a part of the budget.
 
-The theorem: a voter may cast at most V surprises in its life, and a ballot that needs more than is
-left counts as the public baseline. On every history the changed voter's two effective ballots then
-differ in at most V + V places, each costing at most g, the others nothing. The sum of per-step
+The theorem: a voter may cast at most V contributions in its life, and a ballot that needs more than
+is left counts as the public baseline. On every history the changed voter's two effective ballots
+then differ in at most V + V places, each costing at most g, the others nothing. The sum of per-step
 costs is bounded on every history, which is a Rényi filter (Feldman and Zrnic 2021), so the whole
 adaptive run costs at most 2 V g, however many queries are asked.
 
 Learning: V decides the noise (its deviation grows with the root of V), and one number about the
-voters, paid for, is cheaper than a guess. y_i is how many surprises voter i would cast on all
+voters, paid for, is cheaper than a guess. y_i is how many contributions voter i would cast on all
 queries that are asked, or planned. The score of an allowance V is
 
     u(V) = min(#{i: y_i <= V}, #{i: y_i > V / r} + floor(b n)),
@@ -45,7 +45,7 @@ from .renyi import Floats, check_delta, largest_curve
 Counts = npt.NDArray[np.int64]
 
 MOST = 10**12  # a cost of zero buys no more than this
-FACTOR = 2  # the true ballots' surprises and the replaced ones'
+FACTOR = 2  # the true ballots' contributions and the replaced ones'
 ENOUGH = 14.0  # voters x epsilon0: below, the draw is too often far off
 _PLENTY = 60.0  # voters x epsilon0: above, a better draw is worth less than less noise
 _PART, _MOST = 1 / 10, 1 / 3  # of the budget at its order: what learning takes, and may take
@@ -110,21 +110,21 @@ class Learning:
         steps = np.geomspace(low, top, points)
         return tuple(sorted({*(min(math.ceil(step), top) for step in steps.tolist()), top}))
 
-    def scores(self, surprises: Counts, scale: Fraction = Fraction(1)) -> Counts:
+    def scores(self, contributions: Counts, scale: Fraction = Fraction(1)) -> Counts:
         """Return the score of each allowance of the grid: (grid,) integers.
 
         Parameters
         ----------
-        surprises
-            (voters,) How many surprises each voter would cast: private.
+        contributions
+            (voters,) How many contributions each voter would cast: private.
         scale
             What one of them counts: more than 1 where more queries are planned than asked, less
             where they are counted in finer units.
         """
         ratio, bonus, _ = self.window
-        ranked = np.sort(np.asarray(surprises, np.int64))
+        ranked = np.sort(np.asarray(contributions, np.int64))
         if len(ranked) != self.voters or (self.voters and ranked[0] < 0):
-            raise InputError("surprises", f"must be {self.voters} non-negative counts")
+            raise InputError("contributions", f"must be {self.voters} non-negative counts")
         out = []
         for allowance in self.grid:
             # y is clipped to the grid: below its first point, or above its last, it stands there.
@@ -139,13 +139,13 @@ class Learning:
             out.append(min(fit, need + bonus))
         return np.array(out, np.int64)
 
-    def log_probs(self, surprises: Counts, scale: Fraction = Fraction(1)) -> Floats:
+    def log_probs(self, contributions: Counts, scale: Fraction = Fraction(1)) -> Floats:
         """Return the log-probability of each allowance of the grid: (grid,)."""
-        weights = self.epsilon0 / 2 * self.scores(surprises, scale)
+        weights = self.epsilon0 / 2 * self.scores(contributions, scale)
         return np.asarray(weights - np.logaddexp.reduce(weights))
 
     def limit(self, allowance: int) -> int:
-        """Return how many surprises a voter may cast: all there are where 2 V covers the cells."""
+        """Return a voter's contributions: all there are where 2 V covers the cells."""
         return allowance if 2 * allowance < self.cells else self.cells
 
     def sigma(self, allowance: int, mu: float) -> float:

@@ -13,7 +13,7 @@ from ..accounting.renyi import Orders, check_orders
 from ..errors import whole
 from ..mechanisms import Mechanism
 from ..mechanisms.base import check_electorate
-from .textbook import Floats, Ints, Textbook
+from .reference import Floats, Ints, Textbook
 
 #: From nearly Kullback-Leibler to nearly the largest ratio.
 AUDIT_ORDERS = (1.1, 2.0, 4.0, 16.0, 64.0)
@@ -179,9 +179,9 @@ def exact(
     For each election every neighbour is listed (each voter, each other ballot), and the Rényi
     divergence between the joint distributions of the whole label vector is computed by the
     definition, in both directions. It must not exceed ``rdp``, ``rdp_by_voter``,
-    ``worst_case_rdp`` or ``surprise_rdp``, and ``outcome_probabilities`` must be the textbook's. A
-    mechanism from outside has no textbook: its own ``joint_log_probs`` are what is compared with,
-    and :func:`sampled` shows whether its draws follow them.
+    ``worst_case_rdp`` or ``contribution_rdp``, and ``outcome_probabilities`` must be the
+    textbook's. A mechanism from outside has no textbook: its own ``joint_log_probs`` are what is
+    compared with, and :func:`sampled` shows whether its draws follow them.
 
     Parameters
     ----------
@@ -226,9 +226,9 @@ def exact(
     name = "rdp" if bound == "exact" else f"rdp (bound={bound})"
     priced = mechanism.rdp(votes, curve, bound=bound)[found.election]
     claim = mechanism.worst_case_rdp(voters, labels, curve) if stated is None else stated(curve)
-    surprise = mechanism.surprise_rdp(voters, labels, curve)
+    contribution = mechanism.contribution_rdp(voters, labels, curve)
     small = np.ones(len(found.own), np.bool_)
-    if mechanism.surprise_unit == "vote":
+    if mechanism.contribution_unit == "vote":
         small = (book.ballots[found.own] != book.ballots[found.other]).sum(axis=1) == 1
     for way, direction in enumerate((FORWARD, BACKWARD)):
         costs = found.costs[:, way]
@@ -236,7 +236,7 @@ def exact(
         known = "worst_case_rdp" if stated is None else "stated"
         findings.compare(known, direction, costs, claim, show_pair)
         only = np.where(small[:, None], costs, 0.0)
-        findings.compare("surprise_rdp", direction, only, surprise, show_pair)
+        findings.compare("contribution_rdp", direction, only, contribution, show_pair)
     tightness = _audit_bills(
         mechanism, votes, found.by_voter(cast, len(book.ballots)), findings, show
     )

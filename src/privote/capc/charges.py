@@ -4,7 +4,7 @@ One budget per answering party (the data set is the party, the consumer the quer
 of it is decided on the public terms, before anything is seen: charged first, released later.
 
 Worst case: every query costs each party the mechanism's worst case. Allowance: each party has V
-surprises for each querying party; their whole cost, 2 V surprises (:mod:`privote.accounting
+contributions for each querying party; their whole cost, 2 V contributions (:mod:`privote.accounting
 .allowance`), is charged once, at the first batch; all that V bounds is counted in secret.
 """
 
@@ -34,17 +34,17 @@ _PARTS = 1000  # of a query, where queries of different prices are mixed
 
 
 class Prices:
-    """What queries and surprises cost under public terms; nothing here has seen a vote."""
+    """What queries and contributions cost under public terms; nothing here has seen a vote."""
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
 
     def each(self, querier: str) -> Floats:
-        """Return what a query, or a surprise of an allowance, costs a party at most: (orders,)."""
+        """Return what a query, or a contribution, costs a party at most: (orders,)."""
         return self._curve(self.terms.priced, len(self.terms.voters(querier)))
 
     def allowance(self, party: str) -> int:
-        """Return V: how many surprises a party has for each querying party, for life.
+        """Return V: how many contributions a party has for each querying party, for life.
 
         The largest number that keeps the party's budget if every querying party uses its own.
         """
@@ -73,8 +73,8 @@ class Prices:
     def if_known(self, querier: str, shares: int) -> float:
         """Return what the budget becomes towards whoever knows so many of the sites' shares.
 
-        As many queries, or surprises, as the budget pays for, with the noise that then remains; all
-        who ask may have used it, also one with fewer voters, of whose noise less remains.
+        As many queries, or contributions, as the budget pays for, with the noise that then remains;
+        all who ask may have used it, also one with fewer voters, of whose noise less remains.
         """
         noise, terms = self.terms.shared, self.terms
         assert noise is not None
@@ -94,7 +94,7 @@ class Prices:
         return max(found)
 
     def _curve(self, mechanism: Mechanism | SharedNoise, voters: int) -> Floats:
-        kind = "surprise_rdp" if self.terms.allowance else "worst_case_rdp"
+        kind = "contribution_rdp" if self.terms.allowance else "worst_case_rdp"
         return _curve(mechanism, kind, voters, len(self.terms.labels))
 
     def _sizes(self, party: str) -> tuple[int, ...]:
@@ -119,7 +119,7 @@ def _largest(
     delta: float,
 ) -> int:
     """Return the largest equal share of an allowance, one for each size of electorate."""
-    each = np.max([_curve(mechanism, "surprise_rdp", n, labels) for n in voters], axis=0)
+    each = np.max([_curve(mechanism, "contribution_rdp", n, labels) for n in voters], axis=0)
     within = budget * (1 if len(voters) == 1 else 1 - _ROUNDING)
     settled = replace(_settled(budget, delta), epsilon=within)
     return settled.filter(DEFAULT_ORDERS).fitting(FACTOR * len(voters) * each, MOST)
@@ -204,9 +204,11 @@ class Charges:
         if account in totals.accounts:
             self._check_account(totals.accounts[account], allowance, party, querier)
             return
-        surprise = self.prices.each(querier)
+        contribution = self.prices.each(querier)
         # The account's one voter is the party itself.
-        accounts.open_as(totals, account, surprise, np.array([allowance]), {**facts, "voters": 1})
+        accounts.open_as(
+            totals, account, contribution, np.array([allowance]), {**facts, "voters": 1}
+        )
 
     def _check_account(self, known: Account, allowance: int, party: str, querier: str) -> None:
         """Refuse to go on with a charge whose count is elsewhere, or that paid for another V."""
@@ -218,6 +220,6 @@ class Charges:
             )
         if known.allowance.tolist() != [allowance]:
             raise LedgerError(
-                f"{what}: {known.allowance.tolist()[0]} surprises were charged, and this version "
+                f"{what}: {known.allowance.tolist()[0]} contributions are charged, this version "
                 f"would count {allowance}"
             )

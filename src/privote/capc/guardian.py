@@ -193,7 +193,7 @@ class PrivacyGuardian(Role):
         return [r.Send(held.querier, QUERYING, ready), compute]
 
     def _most(self, parties: tuple[str, ...], queries: int) -> dict[str, int]:
-        """Return how many surprises each party can spend in a batch at most."""
+        """Return how many contributions each party can spend in a batch at most."""
         each = 1 if self.terms.by_ballot else len(self.terms.labels)
         return dict.fromkeys(parties, queries * each)
 

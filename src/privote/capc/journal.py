@@ -24,7 +24,7 @@ from ..errors import InputError, PeerError, PrivoteError
 from ..ledger.store import Format, SQLiteFile
 from .programs import IntArray
 
-CHARGED, DECIDING, DONE, ABANDONED = "charged", "deciding", "done", "abandoned"
+CHARGED, DECIDING, DONE, ABANDONED = "charged", "posterior", "done", "abandoned"
 _WORD = 1 << 64
 
 
@@ -201,7 +201,7 @@ class GuardianJournal(_Journal):
         next_half
             The fresh halves of the parties that take part.
         most
-            How many surprises each of them may spend in it: a public number.
+            How many contributions each of them may spend in it: a public number.
         """
         with self._transaction():
             querier = self._expect(batch, CHARGED)
@@ -231,8 +231,9 @@ class GuardianJournal(_Journal):
         """Settle a decision that nobody finished, by the version the querying party holds.
 
         Has it the next one, its outcome was stored. Has it the one before, the outcome may have got
-        out and been lost: as many surprises as the batch could spend are taken from everybody. Has
-        it neither, it is refused, unless nothing is counted (``counted``: there is an allowance).
+        out and been lost: as many contributions as the batch could spend are taken from everybody.
+        Has it neither, it is refused, unless nothing is counted (``counted``: there is an
+        allowance).
         """
         with self._transaction():
             held, issued, half = self._half(querier)

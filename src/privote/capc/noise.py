@@ -205,10 +205,10 @@ class SharedNoise:
 
     def worst_case_rdp(self, voters: int, labels: int, orders: Orders | None = None) -> Floats:
         """Return what one query costs at most: (orders,)."""
-        return np.asarray(labels * self.surprise_rdp(voters, labels, orders))
+        return np.asarray(labels * self.contribution_rdp(voters, labels, orders))
 
-    def surprise_rdp(self, voters: int, labels: int, orders: Orders | None = None) -> Floats:
-        """Return what one surprising vote costs at most: (orders,).
+    def contribution_rdp(self, voters: int, labels: int, orders: Orders | None = None) -> Floats:
+        """Return what one contributing vote costs at most: (orders,).
 
         Shares that somebody knows move the bar, so it is the worst over every bar there can be; by
         quasi-convexity that also covers whoever knows fewer. A changed vote moves the margin by 2,

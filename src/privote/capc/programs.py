@@ -287,7 +287,7 @@ def _up(number: int, by: int) -> int:
 # Cells of one program, for which the engine takes about 500 MB a side; a decision compares up to
 # three times a cell, an allowance mostly selects.
 _DECIDED, _SELECTED = 1 << 15, 1 << 17
-_LOWEST = 1 << 62  # no party's surprises ever add up to this
+_LOWEST = 1 << 62  # no party's contributions ever add up to this
 _ROWS = 1024  # of an allowance: its running sums are a product with (rows, rows)
 
 
@@ -333,7 +333,7 @@ class DecisionProgram(Program):
 
 @dataclass(frozen=True, kw_only=True)
 class AllowanceProgram(Program):
-    """The labels of a batch where every party has an allowance of surprises.
+    """The labels of a batch where every party has an allowance of contributions.
 
     Parameters
     ----------
@@ -349,7 +349,7 @@ class AllowanceProgram(Program):
     grid
         What a full yes counts (1 for binary voting).
     by_ballot
-        A ballot with any yes is one surprise (tau voting); else every surprising vote is one.
+        A ballot with any yes is one contribution (tau voting); else every departing vote is one.
     charged
         The whole allowance of each party, (parties,), public. Where the two parts of ``left`` add
         up to more, or to what no count can come to, the party counts as the baseline. None: not
@@ -362,12 +362,12 @@ class AllowanceProgram(Program):
     ``gated``. Output: label (rows, labels), and left (parties,) = what is left after the batch -
     fresh. The baseline is no on every label.
 
-    A party's ballot counts as long as the running sum of its surprises, this ballot included, is
-    within what it had left; from then on it counts as the baseline, for good: ``left`` is lowered
-    by all its surprises, refused ones too, and stays negative in later chunks and batches, so that
-    no later, smaller ballot slips in. In a batch of several chunks the querier leaves ``left`` out
-    of all but the first (it is the output of the chunk before), and the peer's ``left`` of a chunk
-    is its ``fresh`` of the chunk before.
+    A party's ballot counts as long as the running sum of its contributions, this ballot included,
+    is within what it had left; from then on it counts as the baseline, for good: ``left`` is
+    lowered by all its contributions, refused ones too, and stays negative in later chunks and
+    batches, so that no later, smaller ballot slips in. In a batch of several chunks the querier
+    leaves ``left`` out of all but the first (it is the output of the chunk before), and the peer's
+    ``left`` of a chunk is its ``fresh`` of the chunk before.
     """
 
     name: ClassVar[str] = "allowance"
@@ -405,8 +405,8 @@ class AllowanceProgram(Program):
 
     def compute(self, xp: Any, values: Mapping[str, Array]) -> dict[str, Array]:
         """Return the labels and what is left, less ``fresh``."""
-        surprises = values["shares"] + values["masks"]
-        counts = surprises.sum(axis=2)
+        contributions = values["shares"] + values["masks"]
+        counts = contributions.sum(axis=2)
         if self.by_ballot:
             counts = xp.where(counts - 1 >= 0, 1, 0)
         # All running sums at once, by a public triangle: no round of messages per query.
@@ -417,7 +417,7 @@ class AllowanceProgram(Program):
             known = (np.array(self.charged, np.int64) - left >= 0) & (left + _LOWEST >= 0)
             left = xp.where(known, left, -1)
         keep = left - triangle @ counts >= 0
-        kept = xp.where(keep[:, :, None], surprises, 0)
+        kept = xp.where(keep[:, :, None], contributions, 0)
         margin = 2 * kept.sum(axis=1) - self.voters * self.grid
         if self.steps is not None:
             margin = self.steps * margin

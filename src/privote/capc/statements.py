@@ -37,7 +37,7 @@ def facts_of(terms: Terms, name: str, answers: LabelledBatch) -> dict[str, Any]:
         "mechanism": str(terms.mechanism),
         "charged_by_party": prices.charged(name, queries),
         "allowance_by_party": prices.allowances(name),
-        "surprise_unit": terms.mechanism.surprise_unit,
+        "contribution_unit": terms.mechanism.contribution_unit,
         "noise": terms.noise,
         "forecast": expected_of(terms, name, queries),
         "noise_if_known": _if_known(terms, name, answers),
@@ -163,7 +163,7 @@ def statement(facts: dict[str, Any]) -> str:
         "No smaller epsilon is stated for this querying site alone, since answering sites may "
         "have learnt from labels that others received.",
         *(
-            f"  {party}: {allowance} {facts['surprise_unit']}s may differ"
+            f"  {party}: {allowance} {facts['contribution_unit']}s may differ"
             for party, allowance in facts["allowance_by_party"].items()
         ),
         *_noise(facts),
@@ -191,7 +191,7 @@ def allowance_said(facts: dict[str, Any]) -> str | None:
     if not facts["allowance_by_party"]:
         return None
     least = min(facts["allowance_by_party"].values())
-    unit = facts["surprise_unit"]
+    unit = facts["contribution_unit"]
     return f"{least} {unit}s per site in total; {least / facts['queries']:.2g} per row"
 
 

@@ -41,7 +41,7 @@ class Terms:
         :class:`privote.TauVoting` with a ``grid``, or whatever else says how
         (:meth:`privote.mechanisms.Mechanism.counted`).
     guarantee
-        ``"allowance"`` (V surprises per answering party and querying party, for life) or
+        ``"allowance"`` (V contributions per answering party and querying party, for life) or
         ``"worst-case"`` (every query costs its worst case).
     epsilon, delta
         The budget of each answering party's data, for all querying parties together.
@@ -140,7 +140,9 @@ class Terms:
         self._put("counted", self.mechanism.counted(len(self.labels)))
         if self.allowance and not self.by_ballot and self.counted.weights:
             raise UnavailableError(
-                "mechanism", "must count every vote as 1, or surprises by ballot", self.mechanism
+                "mechanism",
+                "must count every vote as 1, or contributions by ballot",
+                self.mechanism,
             )
         shared = SharedNoise.of(self.mechanism, len(self.labels)) if self.noise == "sites" else None
         self._put("shared", shared)
@@ -180,7 +182,7 @@ class Terms:
 
     @property
     def allowance(self) -> bool:
-        """Whether every answering party has an allowance of surprises."""
+        """Whether every answering party has an allowance of contributions."""
         return self.guarantee == "allowance"
 
     @property
@@ -195,8 +197,8 @@ class Terms:
 
     @property
     def by_ballot(self) -> bool:
-        """Whether a surprise is a whole ballot (tau) rather than a vote (binary)."""
-        return self.mechanism.surprise_unit == "ballot"
+        """Whether a contribution is a whole ballot (tau) rather than a vote (binary)."""
+        return self.mechanism.contribution_unit == "ballot"
 
     @property
     def most_bytes(self) -> int:

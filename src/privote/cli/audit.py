@@ -118,7 +118,7 @@ def _show(findings: list[dict[str, Any]], size: dict[str, int]) -> None:
         "broken; 1 means that the stated cost is the true one.",
     )
     for name in sorted({found["mechanism"] for found in findings if not found["independent"]}):
-        say(f"{name}: compared with its own probabilities; audit/textbook.py does not have it.")
+        say(f"{name}: compared with its own probabilities; audit/reference.py does not have it.")
     broken = [found["summary"] for found in findings if not found["ok"]]
     count = f"{len(broken)} of {len(findings)} audits found a violation."
     say("\n".join([*broken, count if broken else "All audits passed."]))

@@ -83,8 +83,8 @@ def label(
         ballots.
     guarantee : NAME
         How epsilon is guaranteed. allowance: epsilon is fixed before any vote is seen; each voter
-        may cast a limited number of surprises (votes that differ from the public baseline) over all
-        queries, and counts as the baseline after that. worst-case: no voter is limited; a named
+        may cast a limited number of contributions (votes that differ from the public baseline) over
+        all queries, and counts as the baseline after that. worst-case: no voter is limited; a named
         mechanism answers until the next query would exceed epsilon. auto (the default):
         allowance; for a named mechanism without a ledger, worst-case if all queries fit. Named
         mechanisms also offer data-dependent, which is not differential privacy: its epsilon holds

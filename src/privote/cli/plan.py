@@ -42,9 +42,9 @@ def plan(
     forecast wrong; it does not weaken the privacy guarantee.
 
     With --mechanism, it shows what that mechanism can do within the budget. "worst-case" is how
-    many queries fit, for any votes. "allowance" is how many surprises each voter may cast over all
-    queries; a voter who has used it up counts as the baseline from then on. With an allowance of 0
-    the mechanism is refused. "missed" is how often a label that every voter wants is not released;
+    many queries fit, for any votes. "allowance" is how many contributions each voter may cast over
+    all queries; a voter who has used it up counts as the baseline from then on. With an allowance
+    of 0 the mechanism is refused. "missed" is how often a label that every voter wants is not released;
     if it is large, there is too much noise for so few voters.
 
     Parameters
@@ -95,7 +95,7 @@ def _numbers(mechanism: Mechanism, **size: Any) -> dict[str, Any]:
         **size,
         "worst_case_queries": queries_for(mechanism, **size),
         "allowance": allowance_for(mechanism, **size),
-        "allowance_counts": f"{mechanism.surprise_unit}s",
+        "allowance_counts": f"{mechanism.contribution_unit}s",
         "missed": 1 - chance_of_one(mechanism, size["voters"], size["labels"]),
     }
 
@@ -111,9 +111,9 @@ def _show_bought(mechanism: Mechanism, numbers: dict[str, Any]) -> None:
         "electorate": f"{numbers['voters']:,} voters, {numbers['labels']:,} labels",
         "budget": f"epsilon {rounded_up(numbers['epsilon'])}, delta {rounded_up(numbers['delta'])}",
         "worst-case": f"{numbers['worst_case_queries']:,} queries, for any votes",
-        "allowance": f"{numbers['allowance']:,} surprises per voter in total ({unit})"
+        "allowance": f"{numbers['allowance']:,} contributions per voter in total ({unit})"
         if numbers["allowance"]
-        else "refused: the budget does not allow one surprise per voter",
+        else "refused: the budget does not allow one contribution per voter",
         "missed": f"{numbers['missed']:.2g} of the labels that every voter wants",
     }
     print_facts(facts, title="Plan", caption=_PUBLIC)

@@ -27,8 +27,8 @@ from ..ledger.store import CommittedError
 from ..ledger.totals import Account, Totals, draft_of, packed, terms_of
 from ..mechanisms.base import describe
 from ..release import VOTER, Release, Sealed
+from ..votes.contributions import left_over
 from ..votes.cube import Counts
-from ..votes.surprises import left_over
 
 Some = TypeVar("Some")
 _DRAWN = "another copy of this draft has already drawn what was paid for: nothing is drawn again"
@@ -235,7 +235,7 @@ class Accounts:
 
     def open(
         self,
-        surprise: Callable[[], Floats],
+        contribution: Callable[[], Floats],
         wanted: Counts | None,
         facts: Mapping[str, Any],
         roll: Roll | None = None,
@@ -244,8 +244,8 @@ class Accounts:
 
         Parameters
         ----------
-        surprise
-            Works out what one surprise costs at most, (orders,): only to open an account.
+        contribution
+            Works out what one contribution costs at most, (orders,): only to open an account.
         wanted
             (voters,) the allowance asked for; None for the largest that fits.
         facts
@@ -253,14 +253,14 @@ class Accounts:
         roll
             The digests of each voter's name, by name; None if voters are known by their place.
         """
-        each = surprise()
+        each = contribution()
         most = self.affords(FACTOR * each, MOST)
 
         def bought(totals: Totals) -> dict[str, Any]:
             if most < 1 or (wanted is not None and wanted.max() < 1):
                 raise BudgetError(
                     f"epsilon {rounded_up(self.budget.epsilon)} at delta "
-                    f"{rounded_up(self.budget.delta)} does not allow one surprise per voter with "
+                    f"{rounded_up(self.budget.delta)} does not allow a contribution per voter with "
                     f"{self._mechanism}: use a larger sigma or epsilon"
                 )
             if wanted is not None and wanted.max() > most:
@@ -346,12 +346,12 @@ class Accounts:
         self,
         totals: Totals,
         account: str,
-        surprise: Floats,
+        contribution: Floats,
         allowance: Counts,
         facts: Mapping[str, Any],
     ) -> None:
         """Charge an allowance under a name of its own, if it fits; inside a transaction."""
-        curve, most = FACTOR * allowance.max() * surprise, int(allowance.max())
+        curve, most = FACTOR * allowance.max() * contribution, int(allowance.max())
         if most < 1 or totals.fitting(curve, DEFAULT_ORDERS, self.dataset, 1) < 1:
             raise self._nothing_left(totals)
         more = {"account": account, "allowance": plain(allowance)}
@@ -509,12 +509,12 @@ class Accounts:
     def _nothing_left(self, totals: Totals) -> BudgetError:
         if self.dataset in totals.charged:
             return BudgetError(
-                f"what is left of {self._named} does not allow one surprise per voter with "
+                f"what is left of {self._named} does not allow a contribution per voter with "
                 f"{self._mechanism}. To continue an allowance that is already charged, use the "
                 "same mechanism, voters and names"
             )
         return BudgetError(
-            f"{self._named} does not allow one surprise per voter with {self._mechanism}: use a "
+            f"{self._named} allows no contribution per voter with {self._mechanism}: use a "
             "larger sigma or budget"
         )
 
@@ -526,7 +526,7 @@ class Allowance:
     Attributes
     ----------
     each
-        (registered voters,) surprises for life, by seat.
+        (registered voters,) contributions for life, by seat.
     curve
         What was charged: (orders,).
     seats
@@ -535,7 +535,7 @@ class Allowance:
         Of one that is learnt: its public terms, and the parameters that follow from it, once it is
         drawn.
     unit
-        What a whole vote's surprise counts in what is spent.
+        What a whole vote's contribution counts in what is spent.
     """
 
     accounts: Accounts
@@ -569,7 +569,7 @@ class Allowance:
         """Enter what some queries take from the allowance, durably, and return what counts of them.
 
         ``weigh`` takes what is left of each allowance (registered voters,) and returns what counts,
-        what each voter spends and what is refused: :func:`privote.votes.surprises.effective`.
+        what each voter spends and what is refused: :func:`privote.votes.contributions.effective`.
 
         What the run that is resumed has entered is not entered again: of what it kept nothing
         counts any more, and what it did not keep takes the same from the same allowance. Of a
@@ -613,7 +613,7 @@ class Allowance:
         """Return the allowance once it is drawn; if it is not, have it drawn, and enter it, once.
 
         ``draw`` returns the mechanism's parameters, the allowance as it is published, and how many
-        surprises a voter may cast. All of it is paid for.
+        contributions a voter may cast. All of it is paid for.
         """
         with self.accounts.ledger.writing() as totals:
             known = totals.accounts[self.account]

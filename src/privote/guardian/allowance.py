@@ -5,9 +5,9 @@ The whole cost is charged once, at the first answer; later batches go on with it
 its seat.
 
 A *learnt* allowance is one number about the voters, paid for, and the noise that follows from it.
-Everything is charged first, the same whatever will be learnt. Then voters' surprises are counted,
-the allowance is drawn, once, and it is durable before a tally is drawn. What was drawn in a process
-that died before that never left it, so the next one draws.
+Everything is charged first, the same whatever will be learnt. Then voters' contributions are
+counted, the allowance is drawn, once, and it is durable before a tally is drawn. What was drawn in
+a process that died before that never left it, so the next one draws.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from ..errors import BudgetError, InputError, shown, whole
 from ..mechanisms import Mechanism, TallyVoting, mechanism_of
 from ..mechanisms.base import Bools
 from ..release import Release, Sealed
+from ..votes.contributions import effective
 from ..votes.cube import (
     MISSING,
     BallotSource,
@@ -38,7 +39,6 @@ from ..votes.cube import (
     block_queries,
 )
 from ..votes.names import folded
-from ..votes.surprises import effective
 from .accounts import Allowance, Roll, plain
 from .issuer import Issuer, Labels, Parts, charged
 
@@ -47,7 +47,7 @@ PENDING = {
     "allowance": {"mechanism": TallyVoting.name, "noise": "learnt"},
     "worst-case": {"mechanism": TallyVoting.name, "noise": "solved"},
 }
-_MOST = 2**62  # of surprises, in the finest unit: sums stay within an int64
+_MOST = 2**62  # of contributions, in the finest unit: sums stay within an int64
 
 
 def register(
@@ -55,7 +55,7 @@ def register(
 ) -> Allowance:
     """Find this electorate's account in the ledger, or open and charge it."""
     return issuer.accounts.open(
-        partial(issuer.mechanism.surprise_rdp, voters, labels, DEFAULT_ORDERS),
+        partial(issuer.mechanism.contribution_rdp, voters, labels, DEFAULT_ORDERS),
         None if wanted is None else check_allowance(wanted, voters),
         {"voters": voters, "labels": labels},
         None if ids is None else roll_of(issuer, ids),
@@ -78,7 +78,7 @@ def release(
     parts: Parts | None,
     plan_for: int | None,
 ) -> Release:
-    """Answer every query, block by block: a block's surprises are entered before it is drawn."""
+    """Answer every query, block by block: contributions are entered before a block is drawn."""
     shape, here = (ballots.queries, ballots.labels), None
     if ids is not None or voter_ids is not None:
         here = seats_in_batch(ids, ballots.voters, voter_ids)
@@ -126,8 +126,8 @@ def release(
             block,
             guess[start : start + block.queries],
             left,
-            unit=mechanism.surprise_unit,
-            silence_is_zeros=mechanism.silence_is_zeros,
+            unit=mechanism.contribution_unit,
+            missing_counts_as_no=mechanism.missing_counts_as_no,
             steps=ballots.steps,
         )
         return mechanism.tally(counted), spent, refused
@@ -248,12 +248,12 @@ def learn(
         labels=ballots.labels,
         epsilon0=terms["epsilon0"],
     )
-    surprises, start = np.zeros(learning.voters, np.int64), 0
+    contributions, start = np.zeros(learning.voters, np.int64), 0
     if first is None and learning.learns:
         with charged():
             for block in blocks:
                 now = slice(start, start + block.queries)
-                surprises += _surprises(block, guess[now], terms["steps"])
+                contributions += _contributions(block, guess[now], terms["steps"])
                 start = now.stop
 
     def draw() -> tuple[dict[str, Any], int | None, int]:
@@ -263,8 +263,8 @@ def learn(
         place, most = 0, -(-learning.cells // 2)
         if learning.learns:
             scale = Fraction(terms["planned"], ballots.queries * terms["steps"] ** 2)
-            scores = learning.scores(surprises, scale).tolist()
-            place = issuer.entropy.tempered(scores, Fraction(learning.epsilon0) / 2)
+            scores = learning.scores(contributions, scale).tolist()
+            place = issuer.entropy.exponential_mechanism(scores, Fraction(learning.epsilon0) / 2)
         allowed = most if issuer.guarantee == "worst-case" else learning.grid[place]
         mechanism = TallyVoting(
             sigma=learning.sigma(allowed, terms["mu"]),
@@ -276,10 +276,10 @@ def learn(
     return allowance.learn(draw)
 
 
-def _surprises(block: Block, guess: Bools, steps: int) -> Counts:
-    """Return how many surprises each voter casts in a block, if nothing is cut."""
+def _contributions(block: Block, guess: Bools, steps: int) -> Counts:
+    """Return how many contributions each voter casts in a block, if nothing is cut."""
     unlimited = np.full(block.voters, np.iinfo(np.int64).max, np.int64)
-    given: dict[str, Any] = {"unit": "vote", "silence_is_zeros": True, "steps": steps}
+    given: dict[str, Any] = {"unit": "vote", "missing_counts_as_no": True, "steps": steps}
     return effective(block, guess, unlimited, **given)[1]
 
 

@@ -21,7 +21,7 @@ from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon
 from ..entropy import Entropy
 from ..errors import InputError, UnavailableError
 from ..mechanisms import Mechanism
-from ..mechanisms.cells import CellTally, Ladder
+from ..mechanisms.cells import CellTally, MarginGrid
 from ..release import Later, Release, Sealed
 from ..votes.cube import Ballots, BallotSource, Block, Counts, DenseBlock
 from .issuer import Issuer, Parts, sizes
@@ -69,14 +69,14 @@ def data_dependent(issuer: Issuer, ballots: BallotSource, parts: Parts | None) -
 class Levels:
     """How many cells stand at each margin, and what one costs there. Sealed."""
 
-    def __init__(self, ladder: Ladder) -> None:
+    def __init__(self, ladder: MarginGrid) -> None:
         self.ladder, self.reach = ladder, ladder.reach
         self.histogram: Counts = np.zeros(len(ladder.margins), np.int64)
 
     @classmethod
     def of(cls, mechanism: Mechanism, ballots: BallotSource) -> Levels | None:
         """Return empty levels for these ballots; None where there is no proof."""
-        ladder = mechanism.by_level(ballots.voters, ballots.missing)
+        ladder = mechanism.margin_grid(ballots.voters, ballots.missing)
         return None if ladder is None else cls(ladder)
 
     def add(self, tally: CellTally) -> None:
@@ -130,7 +130,7 @@ _LARGEST = 2**24  # voters times votes times margins that are counted for each v
 class VoterLevels:
     """In how many cells at each level each voter said what: (voters, votes, levels). Sealed."""
 
-    def __init__(self, ladder: Ladder, sparse: bool) -> None:
+    def __init__(self, ladder: MarginGrid, sparse: bool) -> None:
         self._ladder, self._mechanism, self._missing = ladder, ladder.mechanism, ladder.missing
         # A vote that can be missing can change by half a flip; a silent voter casts zeros.
         self._halves = ladder.missing and not sparse
@@ -144,7 +144,7 @@ class VoterLevels:
         None for mechanisms that price no cells by level, and where the table would be too large:
         above 2,800 voters, or 1,600 if votes can be missing.
         """
-        ladder = mechanism.by_level(ballots.voters, ballots.missing)
+        ladder = mechanism.margin_grid(ballots.voters, ballots.missing)
         if ladder is None:
             return None
         if ballots.voters * len(ladder.margins) * (1 + ladder.reach) > _LARGEST:

@@ -133,8 +133,8 @@ class Account:
     terms
         For which data set, consumer, owner, mechanism and labels.
     allowance, spent, refused
-        (voters,) by seat: surprises for life, surprises cast, and ballots that counted as the
-        baseline because what was left did not pay for them.
+        (voters,) by seat: contributions for life, contributions cast, and ballots that counted as
+        the baseline because what was left did not pay for them.
     curve
         What it was charged: (orders,).
     queries

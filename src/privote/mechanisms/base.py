@@ -19,7 +19,7 @@ from ..errors import InputError, UnavailableError, finite, positive, whole
 from ..votes.cube import MOST, Ballots, BallotSource, Block
 
 if TYPE_CHECKING:
-    from .cells import Ladder
+    from .cells import MarginGrid
 
 #: A released label that the gate withheld: ``labels[labels == pv.ABSTAIN]``.
 ABSTAIN = -1
@@ -112,9 +112,9 @@ class Mechanism(ABC):
     #: On the command line, in files, statements and ledgers: by default "module:Class".
     name: ClassVar[str]
     #: What an allowance counts: single votes, or whole ballots.
-    surprise_unit: ClassVar[str] = "ballot"
+    contribution_unit: ClassVar[str] = "ballot"
     #: Whether saying no to every label and saying nothing are the same.
-    silence_is_zeros: ClassVar[bool] = True
+    missing_counts_as_no: ClassVar[bool] = True
     #: Of what is drawn: int8 for labels, int64 for tallies.
     outcomes: ClassVar[type] = np.int8
     bounds: ClassVar[tuple[str, ...]] = ("exact", "pate2018")
@@ -175,7 +175,7 @@ class Mechanism(ABC):
         return None
 
     @property
-    def vote_steps(self) -> int:
+    def resolution(self) -> int:
         """How many steps a whole vote has that may be a part of one; 1 where it is 0 or 1."""
         return 1
 
@@ -183,7 +183,7 @@ class Mechanism(ABC):
         """Return whether a missing vote, if there may be one, counts for neither side."""
         return False
 
-    def by_level(self, voters: int, missing: bool) -> Ladder | None:
+    def margin_grid(self, voters: int, missing: bool) -> MarginGrid | None:
         """Return the levels by which cells are priced; None where a cost is no sum over cells."""
         return None
 
@@ -320,8 +320,8 @@ class Mechanism(ABC):
             bill += self.cost_by_voter(block, orders)
         return bill
 
-    def surprise_rdp(self, voters: int, labels: int, orders: Orders | None = None) -> Floats:
-        """Return what one surprise costs at most (ACCOUNTING: the unit of an allowance)."""
+    def contribution_rdp(self, voters: int, labels: int, orders: Orders | None = None) -> Floats:
+        """Return what one contribution costs at most (ACCOUNTING: the unit of an allowance)."""
         return self.worst_case_rdp(voters, labels, orders)
 
     def parameters(self) -> dict[str, Any]:

@@ -177,7 +177,7 @@ class VoteMechanism(CellMechanism):
     True
     """
 
-    surprise_unit: ClassVar[str] = "vote"
+    contribution_unit: ClassVar[str] = "vote"
     bounds: ClassVar[tuple[str, ...]] = ("exact",)
     worst_case_bounds: ClassVar[tuple[str, ...]] = ("exact",)
 
@@ -197,9 +197,9 @@ class VoteMechanism(CellMechanism):
         missing = self.counts_missing(block.missing)
         return CellTally(block.margins(missing_is_no=not missing), block.voters, missing)
 
-    def by_level(self, voters: int, missing: bool) -> Ladder | None:
+    def margin_grid(self, voters: int, missing: bool) -> MarginGrid | None:
         """Return the levels that a cell can stand at, with what it costs there."""
-        return Ladder(self, voters, self.counts_missing(missing))
+        return MarginGrid(self, voters, self.counts_missing(missing))
 
     def level_costs(
         self, margins: npt.NDArray[Any], voters: int, missing: bool, orders: Floats
@@ -212,7 +212,7 @@ class VoteMechanism(CellMechanism):
         # cells are few.
         if tally.voters > max(_TABLE_VOTERS, tally.counted.size):
             return super()._levels(tally)
-        ladder = Ladder(self, tally.voters, tally.missing)
+        ladder = MarginGrid(self, tally.voters, tally.missing)
         return ladder.margins, ladder.places(tally.counted)
 
     def cost(self, tally: CellTally, orders: Floats, bound: str) -> Floats:
@@ -248,7 +248,7 @@ class VoteMechanism(CellMechanism):
         row of a missing vote is zero where no vote is missing.
         """
         if voters <= _TABLE_VOTERS:
-            places = Ladder(self, voters, missing).places(margins)
+            places = MarginGrid(self, voters, missing).places(margins)
             return np.asarray(_table(self, voters, missing, tuple(orders))[places])
         return directed_costs(self, margins, voters, missing, orders)
 
@@ -297,14 +297,14 @@ class VoteMechanism(CellMechanism):
         """Return the costliest change of one vote, to another or to missing: (orders,)."""
         return worst_of_all(self, voters, self.counts_missing(True), tuple(orders))
 
-    def surprise_rdp(self, voters: int, labels: int, orders: Orders | None = None) -> Floats:
-        """Return what one surprising *vote* costs at most."""
+    def contribution_rdp(self, voters: int, labels: int, orders: Orders | None = None) -> Floats:
+        """Return what one contributing *vote* costs at most."""
         check_electorate(voters, labels)
         return self.worst_case_rdp(voters, 1, orders)
 
 
 @dataclass(frozen=True)
-class Ladder:
+class MarginGrid:
     """The levels on which the cells of a tally of single votes stand, and what one costs there.
 
     The cost of a query is the sum over its cells, and one changed ballot moves every cell by at
@@ -371,7 +371,7 @@ def directed_costs(
 
 @lru_cache(maxsize=32)
 def _table(mech: VoteMechanism, voters: int, missing: bool, orders: tuple[float, ...]) -> Floats:
-    margins = Ladder(mech, voters, missing).margins
+    margins = MarginGrid(mech, voters, missing).margins
     return directed_costs(mech, margins, voters, missing, np.array(orders))
 
 

@@ -47,7 +47,7 @@ class PowersetVoting(ClassMechanism):
     """
 
     name: ClassVar[str] = "powerset"
-    silence_is_zeros: ClassVar[bool] = False  # the empty set is a class of its own
+    missing_counts_as_no: ClassVar[bool] = False  # the empty set is a class of its own
 
     max_positives: int | None = None
 

@@ -88,7 +88,7 @@ class TallyVoting(Mechanism):
     # -- facts -------------------------------------------------------------------------------------
 
     @property
-    def surprise_unit(self) -> str:  # type: ignore[override]
+    def contribution_unit(self) -> str:  # type: ignore[override]
         """Single votes; whole ballots where they are clipped."""
         return "vote" if self.tau is None else "ballot"
 
@@ -98,7 +98,7 @@ class TallyVoting(Mechanism):
         return self.grid or (1 if self.tau is None else CLIPPED)
 
     @property
-    def vote_steps(self) -> int:
+    def resolution(self) -> int:
         """Of votes that are probabilities; 1 where ballots are clipped: their votes are 0 or 1."""
         return self.steps if self.tau is None else 1
 
@@ -140,7 +140,7 @@ class TallyVoting(Mechanism):
 
     def check(self, ballots: BallotSource) -> None:
         """Refuse ballots in other steps than these: :meth:`ballots` makes them of probabilities."""
-        due, given = self.vote_steps, ballots.steps
+        due, given = self.resolution, ballots.steps
         if given != due:
             raise InputError("votes", f"must have {due} steps per vote (`grid`), got {given}")
 
@@ -243,8 +243,8 @@ class TallyVoting(Mechanism):
         check_electorate(voters, labels)
         return self.noise.gaussian_rdp(self.squared_shift(int(labels)), orders)
 
-    def surprise_rdp(self, voters: int, labels: int, orders: Orders | None = None) -> Floats:
-        """Return what one surprise costs at most: a vote, or a ballot where they are clipped."""
+    def contribution_rdp(self, voters: int, labels: int, orders: Orders | None = None) -> Floats:
+        """Return what one contribution costs at most: a vote, or a clipped ballot."""
         check_electorate(voters, labels)
         return self.worst_case_rdp(voters, 1 if self.tau is None else labels, orders)
 

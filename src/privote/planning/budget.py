@@ -60,12 +60,12 @@ def allowance_for(
     epsilon: float,
     delta: float,
 ) -> int:
-    """Return how many surprises each voter may cast in its life; parameters as `queries_for`.
+    """Return how many contributions each voter may cast in its life; parameters as `queries_for`.
 
     0 is a refusal: with such a budget not a query is answered, however quiet the voters are.
     """
     budget = Budget(epsilon=epsilon, delta=delta)
-    each = FACTOR * mechanism.surprise_rdp(voters, labels)
+    each = FACTOR * mechanism.contribution_rdp(voters, labels)
     return room(each, budget)
 
 

@@ -43,7 +43,7 @@ def forecast(
         Of voters who are near some queries only: the share of them that speaks on a query, one for
         all labels or (labels,). "Every voter" is then every one of those.
     allowance, asked
-        Surprises a voter may cast in its life, and for how many queries they are to last; None
+        Contributions a voter may cast in its life, and for how many queries they are to last; None
         where nobody can run out, or that cannot be told.
 
     Returns
@@ -63,8 +63,8 @@ def forecast(
         counts = range(speaking)
         needed = bisect_left(counts, True, key=lambda count: chance_of_one(*size, count) >= _SURE)
     if allowance is not None:
-        by_vote = mechanism.surprise_unit == "vote"
-        most = labels if by_vote else 1  # surprises on a query
+        by_vote = mechanism.contribution_unit == "vote"
+        most = labels if by_vote else 1  # contributions on a query
         mean = YES * labels if by_vote else 1 - (1 - YES) ** labels
         lasts = math.floor(max(allowance / (_BUSIEST * mean), allowance / most) * (1 + 1e-12))
     warnings = []
@@ -102,11 +102,13 @@ def chance_of_one(
     ``wanted`` is by default all of the voters.
     """
     check_electorate(voters, labels)
-    single = mechanism.surprise_unit == "vote"  # each label has an election of its own
+    single = mechanism.contribution_unit == "vote"  # each label has an election of its own
     if not single and labels > _LISTED:
         raise UnavailableError("labels", f"must be at most {_LISTED} for a forecast", labels)
     count = voters if wanted is None else wanted
-    speaking = count if mechanism.silence_is_zeros else voters  # where an empty ballot is a vote
+    speaking = (
+        count if mechanism.missing_counts_as_no else voters
+    )  # where an empty ballot is a vote
     block: Any = _Agreement(int(voters), 1 if single else int(labels), int(count), int(speaking))
     return float(mechanism.cell_probabilities(mechanism.tally(block))[0, 0, 1])
 

@@ -20,9 +20,9 @@ from scipy.special import betaln, gammaln, ndtr
 
 from ..accounting.allowance import Learning, learning_epsilon, mu_of_budget, settled
 from ..accounting.renyi import Floats, rounded_up
-from ..deciding import Posterior
 from ..errors import InputError, finite, whole
 from ..ledger import Budget
+from ..posterior import Posterior
 from ..release import Shown
 from .forecast import YES
 
@@ -55,8 +55,8 @@ class Plan(Shown):
     epsilon, delta
         What the run may cost.
     allowance, learns
-        How many surprises a voter should be allowed, and whether there are voters enough to learn
-        that from them.
+        How many contributions a voter should be allowed, and whether there are voters enough to
+        learn that from them.
     sigma
         The noise on a tally, as a standard deviation in votes.
     noise
@@ -99,7 +99,7 @@ class Plan(Shown):
             **figures,
             "noise": f"{self.sigma:.3g} votes on a tally of {self.voters:,}: "
             f"{self.noise_per_voter:.2g} per voter",
-            "allowance": f"about {self.allowance:,} surprises per voter, {learnt}",
+            "allowance": f"about {self.allowance:,} contributions per voter, {learnt}",
             "electorate": f"{self.voters:,} voters, {self.labels:,} labels, {self.queries:,} "
             f"queries, {100 * self.yes:.3g} % of the votes are yes",
             "epsilon, delta": f"{rounded_up(self.epsilon)}, {rounded_up(self.delta)}",
@@ -179,7 +179,7 @@ class Size:
         object.__setattr__(self, "yes", float(self.yes))
 
     @property
-    def surprises(self) -> float:
+    def contributions(self) -> float:
         """How many a voter casts."""
         return self.yes * self.queries * self.labels
 
@@ -194,7 +194,7 @@ class Size:
 
     def allowance(self, learning: Learning) -> int:
         """Return what learning finds: it takes all from the need to the window's ratio times it."""
-        need = self.surprises * math.sqrt(learning.window[0])
+        need = self.contributions * math.sqrt(learning.window[0])
         return next((point for point in learning.grid if point >= need), learning.grid[-1])
 
     def shares(self, falls: float) -> tuple[Floats, Floats]:
@@ -230,7 +230,7 @@ class Size:
         wanted = tally > seats / 2
         # From where a voter has run out on, tallies are noise, whatever is wanted.
         limit = learning.limit(self.allowance(learning))
-        heard = min(1.0, limit / self.surprises)
+        heard = min(1.0, limit / self.contributions)
         silent = (1 - heard) * noise[:, 0]
         tallies = heard * true @ noise.T + silent * true.sum(axis=1, keepdims=True)
         above = true[:, wanted]

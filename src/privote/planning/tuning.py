@@ -1,9 +1,9 @@
 """Settings tried on votes that may be looked at: how many queries fit, and how good labels are.
 
-Counts ask what a release asks when it answers: the budget's own filter, the rule by which surprises
-are counted, all Rényi orders. The measure of labels is **wrong**: the mean, over the cells (query,
-label) that are answered, of the probability that what is released differs from the truth; without a
-truth, from what the voters want without noise.
+Counts ask what a release asks when it answers: the budget's own filter, the rule by which
+contributions are counted, all Rényi orders. The measure of labels is **wrong**: the mean, over the
+cells (query, label) that are answered, of the probability that what is released differs from the
+truth; without a truth, from what the voters want without noise.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ..errors import InputError
 from ..ledger import Budget
 from ..mechanisms import Mechanism
 from ..metrics import label_table
+from ..votes.contributions import effective
 from ..votes.cube import Ballots, BallotSource
-from ..votes.surprises import effective
 from .budget import allowance_for, room
 
 _GUARANTEES = ("allowance", "worst-case", "data-dependent")
@@ -174,7 +174,7 @@ def queries_that_fit(
     """Return how many of the first queries a budget answers.
 
     Under "allowance" until the first voter has run out, with a baseline of zeros; 0 if the budget
-    buys not one surprise, which is a refusal. "data-dependent": by the exact cost of these votes.
+    buys no contribution, which is a refusal. "data-dependent": by the exact cost of these votes.
     """
     size = ballots.voters, ballots.labels
     if guarantee == "worst-case":
@@ -187,8 +187,10 @@ def queries_that_fit(
         left = np.full(ballots.voters, allowance)
         for block in ballots.head(queries).blocks():
             zeros = np.zeros((block.queries, block.labels), np.bool_)
-            unit, silent = mechanism.surprise_unit, mechanism.silence_is_zeros
-            _, spent, refused = effective(block, zeros, left, unit=unit, silence_is_zeros=silent)
+            unit, silent = mechanism.contribution_unit, mechanism.missing_counts_as_no
+            _, spent, refused = effective(
+                block, zeros, left, unit=unit, missing_counts_as_no=silent
+            )
             left = left - spent
             if refused.any():
                 return True

@@ -20,7 +20,6 @@ import numpy as np
 
 from privote._version import written
 from privote.accounting.renyi import rounded_up
-from privote.deciding import Floats
 from privote.files import complete, sync_files, write_statement
 from privote.learning import save_student
 from privote.learning.direct.training import training_rows
@@ -29,6 +28,7 @@ from privote.learning.methods import doubts_of, expected
 from privote.learning.pictures import PictureEncoder
 from privote.mechanisms import ABSTAIN
 from privote.mechanisms.base import Bools
+from privote.posterior import Floats
 from privote.release import OWNER_ONLY, SIMULATED, Fact, Release, statement_of
 from privote.votes.tables import write_header
 

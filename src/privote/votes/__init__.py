@@ -1,4 +1,4 @@
-"""Votes as people have them: a checked cube, bits, surprises, and the readers of files."""
+"""Votes as people have them: a checked cube, bits, contributions, and the readers of files."""
 
 from .arrays import read, write_packed
 

@@ -420,8 +420,8 @@ def block_queries(voters: int, labels: int) -> int:
 def as_votes(slab: npt.NDArray[Any], missing: bool, bar: Floats | None = None) -> Votes:
     """Return checked votes, or probabilities with a bar, in the type in which they are counted.
 
-    A copy: whoever looks at a block twice, to count surprises and then votes, must find the same,
-    also in a file that somebody writes to. There a bool may hide any byte by now.
+    A copy: whoever looks at a block twice, to count contributions and then votes, must find the
+    same, also in a file that somebody writes to. There a bool may hide any byte by now.
     """
     if bar is not None or slab.dtype.kind == "f":
         cast = slab >= bar if bar is not None else slab == 1

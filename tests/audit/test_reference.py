@@ -10,7 +10,7 @@ from scipy.stats import norm
 from tests.refusals import refused
 
 import privote as pv
-from privote.audit.textbook import Textbook, win_log_probs
+from privote.audit.reference import Textbook, win_log_probs
 
 
 def test_two_classes_win_as_one_difference_of_noises() -> None:

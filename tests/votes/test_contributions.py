@@ -1,4 +1,4 @@
-"""Surprises: which ballots count, what they spend, and which are refused."""
+"""Contributions: which ballots count, what they spend, and which are refused."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from privote.votes.contributions import effective, left_over
 from privote.votes.cube import DenseBlock, SparseBallots, SparseBlock
-from privote.votes.surprises import effective, left_over
 
 lefts = hnp.arrays(np.int64, (3,), elements=st.integers(0, 6))
 units = pytest.mark.parametrize("unit", ["vote", "ballot"])
@@ -32,7 +32,7 @@ def test_sparse_as_dense_and_in_two_batches_as_in_one(
 ) -> None:
     def counted(block: Any, left: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         zero = np.zeros((block.queries, 2), bool)
-        here, *costs = effective(block, zero, left, unit=unit, silence_is_zeros=True)
+        here, *costs = effective(block, zero, left, unit=unit, missing_counts_as_no=True)
         return here.margins(missing_is_no=True), np.array(costs)
 
     margins, costs = counted(DenseBlock(votes, missing=False), left)
@@ -83,7 +83,7 @@ def test_ballots_are_refused_as_the_definition_says(
     if last:
         votes = np.ascontiguousarray(votes.transpose(1, 2, 0)).transpose(2, 0, 1)
     block = DenseBlock(votes, missing=missing, start=4)
-    got, *costs = effective(block, baseline, left, unit=unit, silence_is_zeros=True)
+    got, *costs = effective(block, baseline, left, unit=unit, missing_counts_as_no=True)
     assert isinstance(got, DenseBlock)
     assert (got.start, got.missing) == (4, False)
     counted, *expected = by_definition(votes, baseline, left, unit)

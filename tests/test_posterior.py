@@ -10,9 +10,9 @@ import pytest
 from scipy.special import ndtr
 
 import privote as pv
-from privote.deciding import Posterior, posterior
 from privote.entropy import Entropy
 from privote.errors import InputError
+from privote.posterior import Posterior, posterior
 
 Ints = npt.NDArray[np.int64]
 

@@ -1,7 +1,7 @@
-"""Surprises: which ballots count when every voter may depart from the baseline only so often.
+"""Contributions: which ballots count when every voter may depart from the baseline only so often.
 
-A vote or ballot that departs from the public baseline is a surprise. The rule looks at one voter's
-own ballots and at public numbers only, which is what the allowance theorem needs
+A vote or ballot that departs from the public baseline is a contribution. The rule looks at one
+voter's own ballots and at public numbers only, which is what the allowance theorem needs
 (:mod:`privote.accounting.allowance`).
 """
 
@@ -19,19 +19,20 @@ def effective(
     left: Counts,
     *,
     unit: str,
-    silence_is_zeros: bool,
+    missing_counts_as_no: bool,
     steps: int = 1,
 ) -> tuple[Block, Counts, Counts]:
     """Return the block that counts, what each voter spends, and how many ballots were refused.
 
-    A voter's surprises are added up in order. From the first ballot with which the sum exceeds what
-    is left, its ballots are refused for good: they count as the baseline, the smaller ones too.
+    A voter's contributions are added up in order. From the first ballot with which the sum exceeds
+    what is left, its ballots are refused for good: they count as the baseline, the smaller ones
+    too.
 
     A vote in ``steps`` departs by the square of its distance from the baseline, in steps: what is
     left, and what is spent, is in squared steps.
     """
     if isinstance(block, SparseBlock):
-        return _effective_sparse(block, left, unit, silence_is_zeros)
+        return _effective_sparse(block, left, unit, missing_counts_as_no)
     if steps > 1:
         return _effective_steps(block, _guess(baseline, block.votes), left, steps)
     votes, spent, refused = effective_votes(block.votes, baseline, left, unit)
@@ -50,15 +51,15 @@ def effective_votes(
 
     Who is missing counts as the baseline: vote by vote where votes are the unit; where ballots
     are, a ballot missing as a whole (a single missing vote is a no, or a ballot might be half the
-    baseline and break the mechanism's own rule). A ballot with which its voter's surprises exceed
-    what is left counts as the baseline as a whole, and so do all later ones.
+    baseline and break the mechanism's own rule). A ballot with which its voter's contributions
+    exceed what is left counts as the baseline as a whole, and so do all later ones.
 
     Parameters
     ----------
     votes, baseline, left
         (queries, voters, labels), (queries, labels), (voters,)
     unit
-        ``"vote"``: each vote that departs from the baseline is a surprise; ``"ballot"``: each
+        ``"vote"``: each vote that departs from the baseline is a contribution; ``"ballot"``: each
         ballot that departs from it anywhere is one.
     """
     guess, (queries, voters, labels) = _guess(baseline, votes), votes.shape
@@ -122,7 +123,7 @@ def _effective_steps(
 
 
 def _effective_sparse(
-    block: SparseBlock, left: Counts, unit: str, silence_is_zeros: bool
+    block: SparseBlock, left: Counts, unit: str, missing_counts_as_no: bool
 ) -> tuple[SparseBlock, Counts, Counts]:
     """Return the ballots that count; a silent voter is its own (zero) baseline."""
     size = block.votes.sum(axis=1)
@@ -130,7 +131,7 @@ def _effective_sparse(
         count = size
     else:
         # Saying "none of them" differs from saying nothing only where the empty set is a class.
-        count = (size > 0).astype(np.int64) if silence_is_zeros else np.ones_like(size)
+        count = (size > 0).astype(np.int64) if missing_counts_as_no else np.ones_like(size)
     keep = np.ones(len(count), np.bool_)
     spent = np.bincount(block.voter, weights=count, minlength=block.voters).astype(np.int64)
     tight = spent > left
