@@ -22,11 +22,11 @@ import numpy.typing as npt
 from ._version import __version__, check_written
 from .accounting.renyi import rounded_up
 from .accounting.sanitize import published_cost_2018
-from .errors import InputError, finite
+from .errors import InputError
 from .ledger.records import STATED, digest_of
 from .mechanisms import ABSTAIN, MECHANISMS, TallyVoting, mechanism_of
 from .mechanisms.base import describe
-from .posterior import RULES, Floats, Posterior, posterior
+from .posterior import Floats, Posterior, check_rule, posterior
 from .votes.arrays import ArrayFile
 
 GUARANTEES = ("allowance", "worst-case", "data-dependent")
@@ -479,21 +479,13 @@ def decide(release: Release, by: str | float = "likely") -> Release:
         raise InputError("release", "must have tallies: drawn labels cannot be decided again")
     if release.processed:
         raise InputError("release", f"must not be post-processed: {release.processed[0]}")
-    found, rule = release.posterior, _check_rule(by)
+    found, rule = release.posterior, check_rule(by)
     if found is None:
         return replace(release, decided=rule)
-    labels = found.labels(release.tallies, rule).astype(np.int8)
+    labels = found.labels(rule).astype(np.int8)
     decided = replace(release, labels=labels, decided=rule)
     vars(decided)["posterior"] = found  # it took a while, and follows from the same tallies
     return decided
-
-
-def _check_rule(by: Any) -> str | float:
-    if isinstance(by, str) and by in RULES:
-        return by
-    if isinstance(by, str) or not 0 <= (bar := finite("by", by)) <= 1:
-        raise InputError("by", f"must be one of {', '.join(RULES)}, or a number from 0 to 1", by)
-    return bar
 
 
 class Later:
@@ -684,7 +676,9 @@ class Release(Shown):
         mechanism: Any = mechanism_of(self.mechanism)
         # Where records speak on queries near them only, "most voters" are most of those near.
         voters = max(1, min(self.voters, round(self.terms.get("near", 1) * self.voters)))
-        return posterior(self.tallies, sigma=mechanism.sigma, voters=voters, steps=mechanism.steps)
+        return posterior(
+            self.tallies, sigma=mechanism.sigma, voters=voters, resolution=mechanism.steps
+        )
 
     @property
     def probabilities(self) -> Floats | None:
@@ -694,8 +688,7 @@ class Release(Shown):
         """
         if self.chances is not None or self.posterior is None:
             return self.chances
-        assert self.tallies is not None
-        return self.posterior.probabilities(self.tallies)
+        return self.posterior.probabilities
 
     @property
     def shares(self) -> Floats | None:
@@ -703,10 +696,7 @@ class Release(Shown):
 
         What a student learns from; None for mechanisms that release labels.
         """
-        if self.posterior is None:
-            return None
-        assert self.tallies is not None
-        return self.posterior.expected_shares(self.tallies)
+        return None if self.posterior is None else self.posterior.shares
 
     @cached_property
     def quality(self) -> dict[str, Any] | None:
@@ -865,7 +855,7 @@ class Release(Shown):
         own = {name: value for name, value in facts.items() if name not in _DERIVED}
         for name in ("reasons", "drawn", "processed", "label_names"):
             own[name] = None if own[name] is None else tuple(map(str, own[name]))
-        own["decided"] = "likely" if own["decided"] is None else _check_rule(own["decided"])
+        own["decided"] = "likely" if own["decided"] is None else check_rule(own["decided"])
         for name, array in (("tallies", tallies), ("chances", chances)):
             if array is not None and array.shape != labels.shape:
                 raise ValueError(f"its {name} are {array.shape}, its labels {labels.shape}")
