@@ -219,7 +219,7 @@ def label(
                 only = ledger is not None or baseline is not None or voter_ids is not None
                 size = ballots.voters, ballots.labels, wanted
                 guarantee = "allowance" if only else guarantee_of(mechanism, cost, *size)
-            named, near = partial(_named, ballots, wanted), ballots.near
+            named, near = partial(_named, ballots, wanted), ballots.active_share
             sparse = ballots.sparse
             if parts is not None and draft is not None:
                 parts.name = named
@@ -293,9 +293,9 @@ def ballots_of(
     and voters (:meth:`Ballots.of`).
     """
     if isinstance(mechanism, Mechanism):
-        steps = mechanism.resolution
-        return Ballots.of(votes, threshold=threshold, steps=steps, soft=True, **lists)
-    return Ballots.of(votes, threshold=threshold, steps=PERCENT, soft=soft, **lists)
+        resolution = mechanism.resolution
+        return Ballots.of(votes, threshold=threshold, resolution=resolution, soft=True, **lists)
+    return Ballots.of(votes, threshold=threshold, resolution=PERCENT, soft=soft, **lists)
 
 
 def guarantee_of(
@@ -372,8 +372,8 @@ def read_as(ballots: BallotSource, voter_ids: Any = None) -> str:
 
 def _has_names(ballots: BallotSource, voter_ids: Any) -> bool:
     """Return whether more than the order of axes tells voters from queries."""
-    names = [getattr(ballots, f"{axis}_names", None) for axis in ("query", "voter")]
-    return ballots.sparse or any(name is not None for name in (*names, voter_ids))
+    names = ballots.query_names, ballots.voter_names, voter_ids
+    return ballots.sparse or any(listed is not None for listed in names)
 
 
 def warn_of_axes(ballots: BallotSource, voter_ids: Any = None) -> None:
@@ -399,9 +399,9 @@ def warn_of_axes(ballots: BallotSource, voter_ids: Any = None) -> None:
 
 def _named(ballots: BallotSource, asked: int, release: Release, start: int) -> Release:
     """Return a release, whose first query is at ``start``, with the public names."""
-    labels, queries = (getattr(ballots, name, None) for name in ("label_names", "query_names"))
+    queries = ballots.query_names
     own = None if queries is None else queries[start : start + release.answered]
-    return replace(release, asked=asked, label_names=labels, query_names=own)
+    return replace(release, asked=asked, label_names=ballots.label_names, query_names=own)
 
 
 class KeptReleases:
@@ -659,7 +659,7 @@ class Electorate:
             )
         release = self._guardian.release(ballots, baseline=baseline, voter_ids=voter_ids)
         few = ballots.sparse or baseline is not None
-        release = with_forecast(release, self.mechanism, near=ballots.near, few=few)
+        release = with_forecast(release, self.mechanism, near=ballots.active_share, few=few)
         said = (release.forecast or {}).get("warnings", ())
         with self._counting:
             self.answered += release.answered

@@ -198,12 +198,12 @@ def test_types_of_columns_say_nothing(tmp_path: Path) -> None:
     gap = pd.DataFrame({"voter": ["a", "b", "c"], "x": [1, 0, None], "y": [True, False, None]})
     assert gap.x.dtype == np.float64
     for form in (whole, gap, pa.Table.from_pandas(gap), dict(gap)):
-        ballots: Any = pv.Ballots.of(form, steps=100)
-        assert ballots.steps == 1
+        ballots: Any = pv.Ballots.of(form, resolution=100)
+        assert ballots.resolution == 1
         assert ballots.missing
         assert ballots.to_array()[0, :2].tolist() == [[1, 1], [0, 0]]
-    soft: Any = pv.Ballots.of(whole, steps=100, soft=True)
-    assert soft.steps == 100
+    soft: Any = pv.Ballots.of(whole, resolution=100, soft=True)
+    assert soft.resolution == 100
     with refused("votes, row 0, column 'x'", pv.BallotError):
         pv.Ballots.of(whole.assign(x=[0.5, 0.0]))
 

@@ -177,7 +177,7 @@ class Guardian:
         if queries is not None:
             ballots = ballots.head(queries)
         issuer = self._issuer
-        if ballots.steps > issuer.mechanism.resolution and not issuer.learns:
+        if ballots.resolution > issuer.mechanism.resolution and not issuer.learns:
             raise InputError(
                 "votes",
                 "must be 0, 1 or missing; only tallies take probabilities",

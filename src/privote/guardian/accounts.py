@@ -27,7 +27,7 @@ from ..ledger.store import CommittedError
 from ..ledger.totals import Account, Totals, draft_of, packed, terms_of
 from ..mechanisms.base import describe
 from ..release import VOTER, Release, Sealed
-from ..votes.contributions import left_over
+from ..votes.contributions import remaining
 from ..votes.cube import Counts
 
 Some = TypeVar("Some")
@@ -569,7 +569,8 @@ class Allowance:
         """Enter what some queries take from the allowance, durably, and return what counts of them.
 
         ``weigh`` takes what is left of each allowance (registered voters,) and returns what counts,
-        what each voter spends and what is refused: :func:`privote.votes.contributions.effective`.
+        what each voter spends and what is refused
+        (:func:`privote.votes.contributions.bound_contributions`).
 
         What the run that is resumed has entered is not entered again: of what it kept nothing
         counts any more, and what it did not keep takes the same from the same allowance. Of a
@@ -589,7 +590,7 @@ class Allowance:
             if last is not None:
                 spent, refused = known.spent - last[1], known.refused - last[2]
                 known = replace(known, spent=spent, refused=refused)
-            left = left_over(self.unit * self.each, known.spent, known.refused)
+            left = remaining(self.unit * self.each, known.spent, known.refused)
             counted, spent, refused = weigh(left)
             if last is not None and all(map(np.array_equal, last[1:], (spent, refused))):
                 return counted

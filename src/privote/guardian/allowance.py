@@ -28,7 +28,7 @@ from ..errors import BudgetError, InputError, shown, whole
 from ..mechanisms import Mechanism, TallyVoting, mechanism_of
 from ..mechanisms.base import Bools
 from ..release import Release, Sealed
-from ..votes.contributions import effective
+from ..votes.contributions import bound_contributions
 from ..votes.cube import (
     MISSING,
     BallotSource,
@@ -93,7 +93,7 @@ def release(
         issuer.mechanism.check(ballots)
         named = ballots.voters if ids is None else len(ids)
         allowance = register(issuer, named, ballots.labels, wanted, ids)
-        allowance = replace(allowance, unit=ballots.steps**2)
+        allowance = replace(allowance, unit=ballots.resolution**2)
     places, voters = allowance.seats, len(allowance.each)
     if here is not None:
         places = here if places is None else places[here]
@@ -105,7 +105,7 @@ def release(
     if issuer.learns:
         seen = registered_blocks(ballots, places, voters)
         allowance = learn(issuer, allowance, ballots, seen, guess, first)
-        more = {} if ballots.near is None else {"near": ballots.near}
+        more = {} if ballots.active_share is None else {"near": ballots.active_share}
         issuer, publish = learnt_settings(issuer, allowance, more)
     else:
         publish = partial(
@@ -122,13 +122,13 @@ def release(
     ) -> tuple[Any, Counts, Counts]:
         if taken is not None:  # by votes that may have been edited since, and were released
             return None, *taken
-        counted, spent, refused = effective(
+        counted, spent, refused = bound_contributions(
             block,
             guess[start : start + block.queries],
             left,
             unit=mechanism.contribution_unit,
             missing_counts_as_no=mechanism.missing_counts_as_no,
-            steps=ballots.steps,
+            resolution=ballots.resolution,
         )
         return mechanism.tally(counted), spent, refused
 
@@ -171,7 +171,7 @@ def charge_learnt(
     planned = asked if plan_for is None else whole("plan_for", plan_for)
     if planned < asked:
         raise InputError("plan_for", f"must be at least the {asked} queries asked now", plan_for)
-    steps, voters = ballots.steps, ballots.voters if roll is None else len(roll)
+    steps, voters = ballots.resolution, ballots.voters if roll is None else len(roll)
 
     budget = accounts.budget
 
@@ -279,8 +279,8 @@ def learn(
 def _contributions(block: Block, guess: Bools, steps: int) -> Counts:
     """Return how many contributions each voter casts in a block, if nothing is cut."""
     unlimited = np.full(block.voters, np.iinfo(np.int64).max, np.int64)
-    given: dict[str, Any] = {"unit": "vote", "missing_counts_as_no": True, "steps": steps}
-    return effective(block, guess, unlimited, **given)[1]
+    given: dict[str, Any] = {"unit": "vote", "missing_counts_as_no": True, "resolution": steps}
+    return bound_contributions(block, guess, unlimited, **given)[1]
 
 
 def learnt_settings(

@@ -73,15 +73,15 @@ def read(
     path: str | os.PathLike[str],
     *,
     threshold: Threshold = None,
-    steps: int = 1,
+    resolution: int = 1,
     soft: bool | None = None,
     queries_from: Any = None,
     voters_from: Any = None,
 ) -> Ballots:
     """Read a votes file as checked ballots, with the names that it has.
 
-    ``threshold``, ``steps`` and ``soft`` are for probabilities (:meth:`Ballots.from_array`). Those
-    in a CSV or Parquet file are told from votes by a threshold, or by ``soft``: the type of a
+    ``threshold``, ``resolution`` and ``soft`` are for probabilities, as in
+    :meth:`Ballots.from_array`. Those in a CSV or Parquet file are told from votes by a threshold, or by ``soft``: the type of a
     column follows from what is in it. ``queries_from`` and ``voters_from`` are public lists, for a
     CSV file in which ballots may be missing.
 
@@ -97,7 +97,7 @@ def read(
     absent; names of voters, if they have any, in the schema's metadata ``voter_names``, a JSON
     list.
     """
-    how: dict[str, Any] = {"threshold": threshold, "steps": steps, "soft": soft}
+    how: dict[str, Any] = {"threshold": threshold, "resolution": resolution, "soft": soft}
     lists = {"queries_from": queries_from, "voters_from": voters_from}
     readers: dict[str, Callable[[str], Ballots]] = {
         ".zarr": lambda place: _read_zarr(place, how),
@@ -107,7 +107,7 @@ def read(
         ".csv": lambda file: of_sheet(
             CSVFile(file, ballots=True),
             threshold=threshold,
-            steps=steps if soft else 1,
+            resolution=resolution if soft else 1,
             **lists,
         ),
     }
@@ -316,9 +316,9 @@ class ZarrCube(LazyCube):
 
 
 def _read_parquet(place: str, how: Mapping[str, Any]) -> Ballots:
-    soft = bool(how["soft"]) and how["steps"] > 1
+    soft = bool(how["soft"]) and how["resolution"] > 1
     cube = ParquetCube(place, how["threshold"], soft=soft)
-    return Ballots.from_array(cube, steps=how["steps"], soft=soft).named(cube.names)
+    return Ballots.from_array(cube, resolution=how["resolution"], soft=soft).named(cube.names)
 
 
 class ParquetCube(LazyCube):

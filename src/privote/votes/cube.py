@@ -73,9 +73,9 @@ class BallotSource(Protocol):
         Whether a vote can be missing.
     sparse
         Whether blocks hold only the ballots of those who spoke.
-    steps
-        Above 1, a vote is an integer from 0 to ``steps``, or missing.
-    near
+    resolution
+        Above 1, a vote is an integer from 0 to ``resolution``, or missing.
+    active_share
         The share of the voters that is expected to speak on a query, one for all labels or
         (labels,); None where all do, or where nobody knows.
     query_names, voter_names, label_names
@@ -88,8 +88,8 @@ class BallotSource(Protocol):
     labels: int
     missing: bool = True
     sparse: bool = False
-    steps: int = 1
-    near: npt.ArrayLike | None = None
+    resolution: int = 1
+    active_share: npt.ArrayLike | None = None
     query_names: tuple[str, ...] | None = None
     voter_names: Sequence[Any] | None = None
     label_names: tuple[str, ...] | None = None
@@ -124,10 +124,10 @@ class Ballots(BallotSource):
         *,
         missing: bool,
         names: Names | None = None,
-        steps: int = 1,
+        resolution: int = 1,
     ) -> None:
         self.queries, self.voters, self.labels = check_shape(shape)
-        self.missing, self.steps, self._rows = bool(missing), steps, rows
+        self.missing, self.resolution, self._rows = bool(missing), resolution, rows
         self._name(names or Names())
 
     def _name(self, names: Names, where: str = "votes") -> None:
@@ -156,7 +156,7 @@ class Ballots(BallotSource):
         votes: Any,
         *,
         threshold: Threshold = None,
-        steps: int = 1,
+        resolution: int = 1,
         soft: bool | None = None,
         queries_from: Any = None,
         voters_from: Any = None,
@@ -173,10 +173,12 @@ class Ballots(BallotSource):
 
         lists = {"queries_from": queries_from, "voters_from": voters_from}
         if is_path(votes):
-            return read(votes, threshold=threshold, steps=steps, soft=soft, **lists)
+            return read(votes, threshold=threshold, resolution=resolution, soft=soft, **lists)
         if is_frame(votes) or isinstance(votes, Mapping):
             sheet = open_table(votes, "votes")
-            return of_sheet(sheet, threshold=threshold, steps=steps if soft else 1, **lists)
+            return of_sheet(
+                sheet, threshold=threshold, resolution=resolution if soft else 1, **lists
+            )
         refuse_lists(lists)
         if isinstance(votes, BallotSource):
             if threshold is not None:
@@ -184,7 +186,7 @@ class Ballots(BallotSource):
                     "threshold", "applies to probabilities, but these votes are already ballots"
                 )
             return votes
-        return cls.from_array(votes, threshold=threshold, steps=steps, soft=soft)
+        return cls.from_array(votes, threshold=threshold, resolution=resolution, soft=soft)
 
     @classmethod
     def from_array(
@@ -193,10 +195,10 @@ class Ballots(BallotSource):
         *,
         threshold: Threshold = None,
         may_be_missing: bool | None = None,
-        steps: int = 1,
+        resolution: int = 1,
         soft: bool | None = None,
     ) -> Ballots:
-        """Check an array of 0, 1, -1 or bool; or of probabilities, with a threshold or in steps.
+        """Check an array of 0, 1, -1 or bool, or of probabilities.
 
         Parameters
         ----------
@@ -208,9 +210,9 @@ class Ballots(BallotSource):
             Whether a neighbour's vote could be missing. By default the type decides, never the
             votes: bool and unsigned arrays cannot hold a missing vote; signed ones, floats (NaN)
             and lists (None) can.
-        steps
-            Where votes are probabilities and there is no threshold: how many steps a whole vote
-            has, to which they are rounded; -1 is missing. With 1 they are refused.
+        resolution
+            Where votes are probabilities and there is no threshold: they are rounded to
+            multiples of 1/resolution; -1 is missing. With 1 they are refused.
         soft
             Whether they are. By default an array's floats are: the type decides, never the votes. A
             list has none: what numpy makes of it depends on every vote in it.
@@ -229,9 +231,14 @@ class Ballots(BallotSource):
             return cls(shape, lambda a, b: as_votes(array[a:b], missing, bar), missing=missing)
         if soft is None:
             soft = array.dtype.kind == "f" and typed
-        if steps > 1 and soft:
+        if resolution > 1 and soft:
             check_votes(array, probable=True)
-            return cls(shape, lambda a, b: in_steps(array[a:b], steps), missing=True, steps=steps)
+            return cls(
+                shape,
+                lambda a, b: rounded(array[a:b], resolution),
+                missing=True,
+                resolution=resolution,
+            )
         if check_votes(array) and not missing:
             raise BallotError("may_be_missing", "is False, but some votes are missing (-1)")
         return cls(shape, lambda a, b: as_votes(array[a:b], missing), missing=missing)
@@ -431,10 +438,10 @@ def as_votes(slab: npt.NDArray[Any], missing: bool, bar: Floats | None = None) -
     return slab.view(np.uint8) != 0 if slab.dtype == np.bool_ else slab.astype(np.bool_)
 
 
-def in_steps(slab: npt.NDArray[Any], steps: int) -> Votes:
-    """Return checked probabilities in whole steps, rounded; what is none by now is missing."""
-    values = np.rint(steps * slab.astype(np.float64))
-    return np.where((values >= 0) & (values <= steps), values, MISSING).astype(np.int8)
+def rounded(slab: npt.NDArray[Any], resolution: int) -> Votes:
+    """Return checked probabilities as multiples of 1/resolution; what is none is missing."""
+    values = np.rint(resolution * slab.astype(np.float64))
+    return np.where((values >= 0) & (values <= resolution), values, MISSING).astype(np.int8)
 
 
 def check_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:

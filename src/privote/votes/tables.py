@@ -513,13 +513,13 @@ def of_sheet(
     sheet: Sheet,
     *,
     threshold: Threshold = None,
-    steps: int = 1,
+    resolution: int = 1,
     queries_from: Any = None,
     voters_from: Any = None,
 ) -> Ballots:
     """Return the votes of a sheet as checked ballots, with their names.
 
-    They are probabilities where there is a ``threshold``, or more than one of ``steps``.
+    They are probabilities where there is a ``threshold``, or a ``resolution`` above 1.
     ``queries_from`` and ``voters_from`` are public lists of who may be there, as
     :func:`names_from` takes them.
     """
@@ -529,7 +529,7 @@ def of_sheet(
     for axis, at in ((query, query_at), (voter, voter_at)):
         if axis.public and at is None:
             raise InputError(axis.argument, f"needs a column {axis.name!r} in {sheet.name}")
-    soft = threshold is not None or steps > 1
+    soft = threshold is not None or resolution > 1
     places, votes = _read_rows(sheet, (query_at, query), (voter_at, voter), labels, soft)
     cube = _cube(sheet, query, voter, places, votes)
     if threshold is not None:
@@ -538,7 +538,7 @@ def of_sheet(
     elif soft:
         cube = np.where(np.isnan(cube), MISSING, cube)
     # An empty cell could stand anywhere, so a neighbour's vote may be missing whether or not one is
-    ballots = Ballots.from_array(cube, may_be_missing=True, steps=steps)
+    ballots = Ballots.from_array(cube, may_be_missing=True, resolution=resolution)
     names = Names(
         queries=tuple(query.names) or None,
         voters=tuple(voter.names) or None,
