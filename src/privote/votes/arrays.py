@@ -81,7 +81,8 @@ def read(
     """Read a votes file as checked ballots, with the names that it has.
 
     ``threshold``, ``resolution`` and ``soft`` are for probabilities, as in
-    :meth:`Ballots.from_array`. Those in a CSV or Parquet file are told from votes by a threshold, or by ``soft``: the type of a
+    :meth:`Ballots.from_array`. Those in a CSV or Parquet file are told from votes by a threshold,
+    or by ``soft``: the type of a
     column follows from what is in it. ``queries_from`` and ``voters_from`` are public lists, for a
     CSV file in which ballots may be missing.
 
