@@ -5,16 +5,6 @@ A *budget* is set, a *charge* enters against it, an *answer* continues a charged
 comes from a backup. What depends on the votes (voters' spending, data-dependent curves, what was
 drawn) goes to the sealed table, bound to its entry by a keyed digest; the published view never
 reads it.
-
-Beside the entries lie a key and an anchor. What is there and what is missing says whether a ledger
-is new, in use, or erased. A new one is made under the store's lock in the order entries, anchor,
-key: a crash in between leaves a state that the next opening finishes, and a key without a ledger
-can only mean that the ledger was taken away.
-
-A backup is one file, to be put back where entries, key and anchor are lost: a zip of four members
-that are stored as they are, so none is larger than the file; nothing is ever unpacked by a name
-that stands in it. Putting it back commits all entries at once, after key and anchor. Until then
-nobody can charge anything, so a crash leaves a ledger or none, and the same can be done again.
 """
 
 from __future__ import annotations
@@ -24,26 +14,21 @@ import getpass
 import json
 import os
 import platform
-import re
 import threading
-import warnings
-import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, NoReturn
-from urllib.parse import urlsplit
 
 import numpy as np
 
-from .._version import check_written, written
+from .._version import written
 from ..accounting.filters import check_charge
-from ..errors import BudgetError, InputError, LedgerError, PrivoteWarning
-from ..files import check_file, complete
+from ..errors import BudgetError, InputError, LedgerError
 from ..votes.names import folded
+from .backup import read_backup, write_backup
+from .backup import restore as put_back
 from .chain import (
-    KEY_VARIABLE,
     Anchor,
     Chain,
     Verification,
@@ -52,16 +37,15 @@ from .chain import (
     check_placed,
     verify,
 )
-from .postgres import PostgresStore
+from .location import Location
 from .records import Records
 from .store import (
     FORMAT,
-    START,
     CommittedError,
     Head,
     LostError,
+    MemoryStore,
     Row,
-    SQLiteStore,
     Store,
     UnsettledError,
 )
@@ -70,14 +54,6 @@ from .totals import Budget, Totals
 __all__ = ["Budget", "Ledger", "Location", "Verification"]
 
 _KINDS = {None: "open", True: "data-dependent", False: "unconditional"}
-_REMOTE = re.compile(r"postgres(ql)?(\+\w+)?://", re.IGNORECASE)
-_SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)
-# How libpq also writes an address.
-_KEYWORDS = re.compile(
-    r"\s*(host|hostaddr|port|dbname|user|password|passfile|service|sslmode)\s*=", re.IGNORECASE
-)
-# What SQLite may take for a database that is gone with its process, by name or by its own URLs.
-_FLEETING = re.compile(r"file:|.*:memory:|.*[?&](mode=memory|vfs=)", re.IGNORECASE | re.DOTALL)
 _ARCHIVE = 1  # format of a backup
 _MANIFEST, _ENTRIES, _KEY, _ANCHOR = "manifest.json", "ledger.db", "ledger.db.key", "ledger.db.head"
 _FEW = 1 << 16  # bytes of every member but the entries
@@ -149,7 +125,7 @@ class Ledger:
     @classmethod
     def in_memory(cls) -> Ledger:
         """Return a ledger that lasts as long as this object: the same rules, no file."""
-        return cls(SQLiteStore(Path(":memory:")), Chain(), None)
+        return cls(MemoryStore(), Chain(), None)
 
     @classmethod
     def at(cls, place: Any, *, create: bool = True) -> AbstractContextManager[Ledger]:
@@ -497,7 +473,7 @@ class Ledger:
             found = self.verify()
             if not found.ok:
                 raise LedgerError(f"the ledger is broken: {'; '.join(found.problems)}")
-            return _write_archive(target, self._store.rows(), self._chain)
+            return write_backup(target, self._store.rows(), self._chain)
 
     @classmethod
     def restore(
@@ -513,12 +489,12 @@ class Ledger:
         restored: what was charged after the backup is not in it (:attr:`restored`).
         """
         location = Location.of(path, beside)
-        held = Archive.read(backup)
-        copy = cls(SQLiteStore.of(held.rows), held.chain, None)
+        held = read_backup(backup)
+        copy = cls(MemoryStore(held.rows), held.chain, None)
         with closing(copy):
             with copy.writing():
                 copy.append({"kind": "restored", "dataset": None, "backup": held.at})
-            held.put(location, copy._store.rows())
+            put_back(held, location, copy._store.rows())
         with closing(cls.open(location, readonly=True)) as ledger:
             return ledger.verify()
 
@@ -540,335 +516,3 @@ def _operator() -> dict[str, str]:
     except (ImportError, KeyError, OSError):  # a user without a name, as in a container
         user = str(os.getuid())
     return {"user": user, "host": platform.node()}
-
-
-# -- where it lies ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Location:
-    """A ledger's address: a file, or a PostgreSQL database with a local name for key and anchor.
-
-    Make one with :meth:`of`, which makes paths absolute: a process may go elsewhere while the
-    ledger is open. Its ``repr`` and :attr:`shown` hold no password.
-    """
-
-    shown: str
-    file: Path
-    address: str | None = None
-
-    @classmethod
-    def of(
-        cls,
-        path: Location | str | os.PathLike[str],
-        beside: str | os.PathLike[str] | None = None,
-    ) -> Location:
-        """Return the place at a path, or at a ``postgresql://`` address with ``beside``."""
-        if isinstance(path, Location):
-            return path
-        text = _text("ledger", path)
-        if _REMOTE.match(text):
-            if beside is None:
-                raise InputError(
-                    "beside",
-                    "must name a local file for a ledger in PostgreSQL: its key and anchor are "
-                    "kept there, as NAME.key and NAME.head",
-                )
-            return cls(_shown(text), Path(_text("beside", beside)).absolute(), text)
-        scheme = _SCHEME.match(text)
-        if scheme is not None:  # the text may hold a password: it is not repeated
-            raise InputError(
-                "ledger",
-                f"must be a file or the text of a postgresql:// address, got a {scheme[1]!r} "
-                f"address{(' as a path' if scheme[1].startswith('postgres') else '')}",
-            )
-        if _KEYWORDS.match(text):  # not repeated, either; as a file name it would be on disk
-            raise InputError("ledger", "must be a file, or an address written as postgresql://...")
-        if beside is not None:
-            raise InputError(
-                "beside", "needs a ledger in PostgreSQL: key and anchor of a file are beside it"
-            )
-        if _FLEETING.match(text):
-            raise InputError(
-                "ledger",
-                "must be a file on disk: one in memory forgets what was spent. Leave it out for a "
-                "budget of one call",
-                text,
-            )
-        return cls(Path(text).name, Path(text).absolute())
-
-    def __repr__(self) -> str:
-        return f"Location({self.shown!r})"
-
-    @property
-    def key(self) -> Path:
-        """The key's file."""
-        return self.file.with_name(self.file.name + ".key")
-
-    @property
-    def head(self) -> Path:
-        """The anchor's file."""
-        return self.file.with_name(self.file.name + ".head")
-
-    def open_store(self, *, create: bool) -> Store:
-        """Open the entries; refuse a place that cannot be a ledger, or was one and is erased."""
-        if self.file.is_dir():
-            raise InputError("ledger", f"must be a file, and {str(self.file)!r} is a folder")
-        if not self.file.parent.is_dir():
-            raise LedgerError(
-                f"ledger {str(self.file)!r}: there is no folder {str(self.file.parent)!r}"
-            )
-        if self.address is not None:
-            if self.key.exists() and not self.head.exists():
-                raise self._erased("its anchor is gone, but its key is there", self.key)
-            if not create and not self.head.exists():
-                raise LedgerError(f"ledger {str(self.file)!r} does not exist: it has no anchor")
-            return self.store(create=create)
-        # Looked for before the entries, which are made first: so nothing is misread meanwhile.
-        left = [file for file in (self.head, self.key) if file.exists()]
-        if left and not self.file.exists():
-            what = "anchor" if left[0] == self.head else "key"
-            raise self._erased(f"it is gone, but its {what} is there", *left)
-        return self.store(create=create)
-
-    def store(self, *, create: bool = True, readonly: bool = False) -> Store:
-        """Open the entries, whatever else is there."""
-        if self.address is None:
-            return SQLiteStore(self.file, create=create, readonly=readonly)
-        return PostgresStore(self.address, create=create, readonly=readonly)
-
-    def open_reader(self) -> tuple[Store, Chain, Anchor]:
-        """Open entries, key and anchor without writing anything, also on read-only media."""
-        if self.address is None and not self.file.exists():
-            raise LedgerError(f"ledger {str(self.file)!r} does not exist")
-        chain = Chain.from_environment()
-        if chain is None and not self.key.exists():
-            # Without an entry it is being made, or a crash left it so: the next run ends that.
-            anchored = self.head.exists() and Anchor.peek(self.head) > 0
-            if self.address is None and not anchored:
-                with closing(SQLiteStore(self.file, readonly=True)) as entries:
-                    if entries.head() == (0, START):
-                        raise LedgerError(f"ledger {str(self.file)!r} does not exist: no key yet")
-            raise self._no_key()
-        chain = chain or Chain.read(self.key)
-        return self.store(create=False, readonly=True), chain, Anchor(self.head, chain)
-
-    def unlock(self, store: Store, *, new: bool, create: bool) -> tuple[Chain, Anchor]:
-        """Return key and anchor, made if the ledger is new; only under the store's lock."""
-        chain, head = Chain.from_environment(), store.head()
-        if chain is None and not self.key.exists():  # without entries, it is new
-            if head[0] > 0 or (self.head.exists() and Anchor.peek(self.head) > 0):
-                raise self._no_key()
-            if not create:
-                raise LedgerError(f"ledger {str(self.file)!r} does not exist: no key, no entry")
-            chain = Chain()
-            anchor = Anchor(self.head, chain)
-            anchor.write((0, START))
-            chain.keep(self.key)
-            return chain, anchor
-        named = chain is not None
-        chain = chain or Chain.read(self.key)
-        anchor = Anchor(self.head, chain)
-        if not self.head.exists() and head[0] == 0:
-            # A key from the environment does not tell a new ledger from an emptied one: then the
-            # entries' file must have been absent.
-            if not (named and new and create):
-                left = self.file if named else self.key
-                raise self._erased("it is empty, and its anchor is missing", left)
-            anchor.write(head)
-        check_placed(store, anchor, head)
-        if head in anchor.read():  # what others added is anchored once the chain was checked
-            anchor.write(head)
-        return chain, anchor
-
-    def _no_key(self) -> LedgerError:
-        return LedgerError(
-            f"the ledger's key {self.key.name!r} is missing: restore it, or set {KEY_VARIABLE}"
-            + ("" if self.address is None else "; give the place of the key as beside")
-        )
-
-    def _erased(self, found: str, *left: Path) -> LedgerError:
-        names = " and ".join(repr(file.name) for file in left)
-        return LedgerError(
-            f"ledger {self.shown!r} was erased: {found}. It records what was spent, so restore it "
-            f"from a backup. Only if nothing was ever released with it, remove {names} and start "
-            "again"
-        )
-
-
-def _text(argument: str, value: Any) -> str:
-    try:
-        text = os.fspath(value)
-    except TypeError:
-        text = None
-    if not isinstance(text, str) or not text or "\0" in text:
-        raise InputError(argument, "must be a path or an address", value)
-    return text
-
-
-def _shown(address: str) -> str:
-    """Return hosts, ports and database: no user, no password, no options."""
-    try:
-        parts = urlsplit(address)
-        hosts = [urlsplit(f"//{host}") for host in parts.netloc.rpartition("@")[2].split(",")]
-        shown = [
-            f"{host.hostname or ''}{'' if host.port is None else f':{host.port}'}" for host in hosts
-        ]
-    except ValueError:
-        raise InputError("ledger", "must be a postgresql:// address that can be read") from None
-    return f"postgresql://{','.join(shown)}{parts.path}"
-
-
-# -- backups ---------------------------------------------------------------------------------------
-
-
-def _write_archive(path: Path, rows: Sequence[Row], chain: Chain) -> bool:
-    """Write entries, key and anchor to a new file, for its owner only; say if the key is inside.
-
-    It is not where the environment has it: then it is kept elsewhere on purpose.
-    """
-    own_key = Chain.from_environment() is None
-    with closing(SQLiteStore.of(rows)) as copy:
-        _check_whole(copy, chain)
-        head, entries = copy.head(), copy.packed()
-    at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    manifest = {**written(_ARCHIVE), "at": at, "entries": head[0], "head": head[1]}
-    manifest["note"] = _SECRET if own_key else f"the key is not included: it is in {KEY_VARIABLE}"
-    members = {
-        _MANIFEST: json.dumps(manifest, indent=2).encode(),
-        _ENTRIES: entries,
-        _ANCHOR: Anchor(Path(_ANCHOR), chain).text(head, backup=at),
-    }
-    if own_key:
-        members[_KEY] = chain.text
-    if os.path.lexists(path):
-        raise InputError(f"backup {str(path)!r} exists already")
-    try:
-        with (
-            complete(path, force=False, owner_only=True) as part,
-            zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as archive,
-        ):
-            for name, content in members.items():
-                archive.writestr(name, content)
-    except OSError as error:
-        raise LedgerError(f"backup {str(path)!r} cannot be written: {error}") from None
-    return own_key
-
-
-def _check_whole(store: SQLiteStore, chain: Chain) -> None:
-    """Raise unless the entries are whole and under this key."""
-    problems = store.problems() or verify(store, chain, None).problems
-    if problems:
-        raise LedgerError(f"its entries are broken or belong to another key: {'; '.join(problems)}")
-
-
-@dataclass(frozen=True)
-class Archive:
-    """What an archive holds, checked: entries that end where its anchor says, under its key."""
-
-    rows: Sequence[Row]
-    chain: Chain
-    own_key: bool
-    at: str
-
-    @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> Archive:
-        """Read what :meth:`Ledger.backup` wrote. Nothing in it is run or unpacked."""
-        file = check_file(path, "backup")
-        try:
-            members = _members(file)
-        except InputError:
-            raise
-        except Exception as error:  # whatever a damaged or hostile file leads to
-            why = f"{str(path)!r} was not written by `privote ledger backup`: {error!s:.200}"
-            raise InputError("backup", why) from None
-        own_key, chain = _KEY in members, Chain.from_environment()
-        if own_key:
-            inside = Chain.parse(members[_KEY], _KEY)
-            if chain is not None and chain.text != inside.text:
-                raise LedgerError(f"{KEY_VARIABLE} differs from the archive's key")
-            chain = inside
-            if os.name == "posix" and file.stat().st_mode & 0o077:
-                warnings.warn(
-                    f"{file.name!r} {_SECRET}, and other users can read it: run chmod 600 on it",
-                    PrivoteWarning,
-                    stacklevel=1,
-                )
-        if chain is None:
-            raise LedgerError(f"the archive contains no key: set {KEY_VARIABLE}")
-        with closing(SQLiteStore.unpacked(members[_ENTRIES])) as copy:
-            _check_whole(copy, chain)
-            rows, head = copy.rows(), copy.head()
-        record, known = Anchor(Path(_ANCHOR), chain).parse(members[_ANCHOR])
-        if known != [head]:
-            raise LedgerError(f"in the archive {Anchor.rolled_back(head, known)}")
-        return cls(rows, chain, own_key, str(record["backup"]))
-
-    def put(self, place: Location, rows: Sequence[Row]) -> None:
-        """Put a ledger with these rows, which go on from the archive's, where none is."""
-        if not place.file.parent.is_dir():
-            raise InputError("ledger", f"needs its folder {str(place.file.parent)!r}")
-        self._check_place(place)
-        if place.address is None and not place.file.exists():
-            self._put_beside(place, rows)  # an empty file alone would be taken for a new ledger
-        with closing(place.store()) as store:
-            with store.transaction():
-                if store.head() != (0, START):
-                    raise LedgerError(f"{place.shown!r} has entries: nothing is overwritten")
-                self._put_beside(place, rows)
-                for row in rows:
-                    store.append(row)
-            if isinstance(store, SQLiteStore):  # who only reads would leave a log beside it
-                store.run("PRAGMA journal_mode=DELETE")
-
-    def _put_beside(self, place: Location, rows: Sequence[Row]) -> None:
-        """Put key and anchor; until the entries are there, these say that a ledger is missing."""
-        if self.own_key and not place.key.exists():
-            self.chain.keep(place.key)
-        *_, last, added = [(0, START), *((row.number, row.digest) for row in rows)]
-        Anchor(place.head, self.chain).write(last, added, restoring=True)
-
-    def _check_place(self, place: Location) -> None:
-        """Refuse a place where anything would be replaced, or that knows of later charges."""
-        if place.key.exists() and Chain.read(place.key).text != self.chain.text:
-            raise LedgerError(f"{place.key.name!r} is the key of another ledger: move it elsewhere")
-        anchor = Anchor(place.head, self.chain)
-        known = anchor.read()[: 1 if anchor.restoring else 2]  # killed, it had announced its own
-        heads = [(0, START), *((row.number, row.digest) for row in self.rows)]
-        if known and max(known)[0] > heads[-1][0]:
-            raise LedgerError(
-                f"the anchor {place.head.name!r} records entry {max(known)[0]}, but the archive "
-                f"ends at entry {heads[-1][0]}: charges would be lost. Restore a later backup; if "
-                "there is none, treat the budget of every data set as spent"
-            )
-        if known and known[0] not in heads:
-            raise LedgerError(
-                f"the anchor {place.head.name!r} records another entry {known[0][0]} than the "
-                "archive: it belongs to another ledger"
-            )
-        logs = (place.file.with_name(place.file.name + end) for end in ("-wal", "-journal"))
-        for log in logs if not place.file.exists() else ():
-            if os.path.lexists(log):  # with charges of a ledger that is gone
-                raise LedgerError(f"{str(log)!r} exists and is not overwritten: move it elsewhere")
-
-
-def _members(path: Path) -> dict[str, bytes]:
-    """Return what is in an archive, by name; refuse any member that does not belong there."""
-    with zipfile.ZipFile(path) as file:
-        listed = file.infolist()
-        names = sorted(info.filename for info in listed)
-        if names.count(_MANIFEST) != 1:
-            raise ValueError("it has no manifest")
-
-        def content(name: str) -> bytes:
-            info = file.getinfo(name)
-            most = path.stat().st_size if name == _ENTRIES else _FEW
-            if info.compress_type != zipfile.ZIP_STORED or info.file_size > most:
-                raise ValueError(f"{name!r} is compressed, or larger than allowed")
-            return file.read(info)
-
-        check_written(f"backup {path.name!r}", dict(json.loads(content(_MANIFEST))), _ARCHIVE)
-        whole = [_ENTRIES, _ANCHOR, _KEY, _MANIFEST]
-        if names not in (sorted(whole), sorted({*whole} - {_KEY})):
-            raise ValueError(f"it contains unexpected files: {names!r:.100}")
-        return {name: content(name) for name in names}
