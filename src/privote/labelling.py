@@ -20,9 +20,17 @@ from .accounting.allowance import FACTOR
 from .accounting.renyi import DEFAULT_ORDERS, Floats, epsilon_at, rounded_up
 from .entropy import Entropy
 from .errors import BudgetError, InputError, PrivoteWarning, whole
-from .guarantees import GUARANTEES, VOTER, Guarantee, Learnt, Sealed, worded
+from .guarantees import (
+    GUARANTEES,
+    VOTER,
+    Guarantee,
+    Learnt,
+    Sealed,
+    data_dependent,
+    worded,
+    worst_case,
+)
 from .guarantees import allowance as allowances
-from .guarantees import data_dependent, worst_case
 from .ledger import (
     Account,
     AllowanceRequest,
@@ -229,9 +237,7 @@ def prepare(
         mechanism=mechanism,
         guarantee=guarantee,
         names=names if guarantee == "allowance" else voter_ids,
-        baseline=allowances.check_baseline(
-            baseline, ballots, most, first=queries
-        ),
+        baseline=allowances.check_baseline(baseline, ballots, most, first=queries),
         queries=queries,
         plan_for=plan_for,
         rows=rows,
@@ -847,7 +853,7 @@ class Electorate:
             warnings.warn(text, PrivoteWarning, stacklevel=2)
         return release
 
-    def _present(self, ballots: BallotSource, voter_ids: Sequence[Any] | None) -> Sequence[str] | None:
+    def _present(self, ballots: BallotSource, voter_ids: Any) -> Sequence[str] | None:
         """Return the names of a batch's voters, who must be registered."""
         if voter_ids is None:
             if ballots.voters != self.voters:

@@ -327,9 +327,7 @@ def _of_facts(
     values["decided"] = "likely" if values["decided"] is None else _check_rule(values["decided"])
     names = None if query_names is None else tuple(map(str, query_names))
     guarantee = Guarantee.of_facts(facts["guarantee"])
-    release = Release(
-        labels=labels, guarantee=guarantee, query_names=names, **arrays, **values
-    )
+    release = Release(labels=labels, guarantee=guarantee, query_names=names, **arrays, **values)
     if release.facts()["sha256"] != facts["sha256"]:
         raise ValueError("it was edited: its labels, tallies or names do not match")
     outcome = labels if release.tallies is None else release.tallies
@@ -364,7 +362,8 @@ def expected(release: Release) -> str:
     if quality is not None:
         after = "" if release.active_share is None else " near each query"
         after += ", before post-processing" if release.processed else ""
-        figures = ", ".join(f"{name} {100 * quality[name]:.0f} %" for name in ("precision", "recall"))
+        precision, recall = (f"{100 * quality[name]:.0f} %" for name in ("precision", "recall"))
+        figures = f"precision {precision}, recall {recall}"
         return f"expected {figures} against the majority of the voters{after}"
     if release.answered and not release.labels.any():
         unknown = f"no label is a 1, and {unknown}"

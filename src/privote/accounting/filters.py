@@ -150,6 +150,8 @@ class RenyiFilter:
         times = range(max(1, high - 2), high + 1)
         if high and not self.admits(spent, max(0, high - 3) * cost):
             times = range(1, high + 1)
-        return times.start - 1 + bisect_left(
-            times, True, key=lambda m: not self.admits(spent, m * cost)
+        return (
+            times.start
+            - 1
+            + bisect_left(times, True, key=lambda m: not self.admits(spent, m * cost))
         )

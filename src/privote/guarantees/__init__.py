@@ -22,7 +22,22 @@ from .guarantee import (
 )
 
 __all__ = [
-    *("GUARANTEES", "OWNER_ONLY", "PERSON", "RECORD", "SANITIZED", "SIMULATED", "UNCONDITIONAL"),
-    *("VOTER", "Fact", "Guarantee", "Later", "Learnt", "Sanitized", "Sealed", "Shown"),
-    *("statement_of", "to_json", "worded"),
+    "GUARANTEES",
+    "OWNER_ONLY",
+    "PERSON",
+    "RECORD",
+    "SANITIZED",
+    "SIMULATED",
+    "UNCONDITIONAL",
+    "VOTER",
+    "Fact",
+    "Guarantee",
+    "Later",
+    "Learnt",
+    "Sanitized",
+    "Sealed",
+    "Shown",
+    "statement_of",
+    "to_json",
+    "worded",
 ]

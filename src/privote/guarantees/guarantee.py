@@ -299,15 +299,12 @@ class Guarantee:
 
     def facts(self) -> dict[str, Any]:
         """Return all of it as plain values, for JSON and for files; the statement's text, too."""
-        terms = {name: asdict(self.terms) for name, kind in _TERMS.items() if type(self.terms) is kind}  # type: ignore[arg-type]
-        return {
-            **asdict(self),
-            "mechanism": dict(self.mechanism),
-            "terms": terms,
-            "allowance": list(self.allowance) if isinstance(self.allowance, tuple) else self.allowance,
-            "notes": list(self.notes),
-            "text": self.statement(),
-        }
+        facts = asdict(self) | {"mechanism": dict(self.mechanism), "notes": list(self.notes)}
+        name = next((name for name, kind in _TERMS.items() if isinstance(self.terms, kind)), None)
+        facts["terms"] = {} if name is None else {name: facts["terms"]}
+        if isinstance(self.allowance, tuple):
+            facts["allowance"] = list(self.allowance)
+        return {**facts, "text": self.statement()}
 
     @classmethod
     def of_facts(cls, facts: Mapping[str, Any]) -> Guarantee:

@@ -31,7 +31,6 @@ from ..errors import (
     InputError,
     LedgerError,
     PrivoteWarning,
-    StorageError,
 )
 from ..votes.names import folded
 from .admission import (
@@ -73,9 +72,21 @@ from .outbox import Outbox, Outcome, digest_of, digest_of_text
 from .store import CommittedError, MemoryStore
 
 __all__ = [
-    *("Account", "AllowanceRequest", "AllowanceState", "Budget", "BudgetScope", "Finding"),
-    *("Ledger", "Location", "Outcome", "Request", "Run", "Standing", "Verification"),
-    *("digest_of", "digest_of_text"),
+    "Account",
+    "AllowanceRequest",
+    "AllowanceState",
+    "Budget",
+    "BudgetScope",
+    "Finding",
+    "Ledger",
+    "Location",
+    "Outcome",
+    "Request",
+    "Run",
+    "Standing",
+    "Verification",
+    "digest_of",
+    "digest_of_text",
 ]
 
 _KINDS = {None: "open", True: "data-dependent", False: "unconditional"}
@@ -227,7 +238,8 @@ class Ledger(Book):
                         f"the budget of data set {name!r} is {scope.budget}: only its epsilon can "
                         f"be raised; you asked for {budget}"
                     )
-                event = set_budget(replace(scope, budget=replace(scope.budget, epsilon=budget.epsilon)))
+                raised = replace(scope.budget, epsilon=budget.epsilon)
+                event = set_budget(replace(scope, budget=raised))
             self.append(event)
             return state.scopes[name].budget
 
@@ -270,7 +282,7 @@ class Ledger(Book):
     def key_of(self, request: Request) -> str:
         """Return what a run is known by: a keyed digest of its public terms and its output."""
         allowance = request.allowance
-        wanted = None if allowance is None or allowance.wanted is None else allowance.wanted.tolist()
+        limits = None if allowance is None else allowance.wanted
         terms = {
             "dataset": folded(self.state.known(request.dataset)),
             "cost": [request.cost.epsilon, request.cost.delta],
@@ -279,7 +291,7 @@ class Ledger(Book):
             "simulated": request.simulated,
             "terms": request.terms,
             "names": None if allowance is None else self._digests(allowance),
-            "allowance": wanted,
+            "allowance": None if limits is None else limits.tolist(),
             "output": request.output,
         }
         return self._chain.seal(canonical(terms))[:32]
@@ -321,10 +333,14 @@ class Ledger(Book):
                     number = self._reserve(state, request, key, holder)
                     outcome = None
                 else:
-                    number, new = run.number, run.reserved.charge == min(
-                        entry
-                        for entry, charge in state.charges.items()
-                        if charge.dataset == run.reserved.dataset
+                    number, new = (
+                        run.number,
+                        run.reserved.charge
+                        == min(
+                            entry
+                            for entry, charge in state.charges.items()
+                            if charge.dataset == run.reserved.dataset
+                        ),
                     )
                     outcome = self._take_over(run, request, holder)
                 if self.location is not None and outcome is None:
@@ -415,11 +431,13 @@ class Ledger(Book):
     def _committed(self, run: RunState) -> Outcome | None:
         """Return what a run committed, from an outbox that matches; None if there is none."""
         assert run.commit is not None
-        for outbox in [] if self.location is None else Outbox.beside(self.location.file, run.number):
+        if self.location is None:
+            return None
+        committed = (run.commit.drawn, run.commit.statement)
+        for outbox in Outbox.beside(self.location.file, run.number):
             outcome = outbox.read()
-            if outcome is not None and outcome.drawn == run.commit.drawn:
-                if digest_of_text(outcome.statement) == run.commit.statement:
-                    return outcome
+            if outcome and (outcome.drawn, digest_of_text(outcome.statement)) == committed:
+                return outcome
         return None
 
     def _sweep(self, state: LedgerState) -> None:
@@ -465,13 +483,14 @@ class Ledger(Book):
         prefix = self._chain.seal(canonical(scheme))[:16]
         name = f"{prefix}-{self._chain.seal(canonical([wanted.voters, digests]))[:16]}"
         if digests is not None and wanted.names is not None:
-            for known, account in state.accounts.items():
-                if known.startswith(prefix) and seats_of(account, wanted.names, digests) is not None:
+            for known in [known for known in state.accounts if known.startswith(prefix)]:
+                if seats_of(state.accounts[known], wanted.names, digests) is not None:
                     name = known
         account = state.accounts.get(name)
-        if account is not None and account.charge.planned is not None and not wanted.plans:
-            if account.lost or (account.remaining or 0) < (wanted.queries or 0):
-                return f"{name[:33]}-{len(state.charges)}", None
+        if account is None or account.charge.planned is None or wanted.plans:
+            return name, account
+        if account.lost or (account.remaining or 0) < (wanted.queries or 0):
+            return f"{name[:33]}-{len(state.charges)}", None
         return name, account
 
     def seats(self, account: AllowanceState, names: Sequence[str] | None) -> Counts | None:
@@ -561,7 +580,10 @@ class Ledger(Book):
         for run in self.state.runs.values():
             names = {file: f"file {name!r}" for name, file in run.files.items()}
             if run.commit is not None:
-                names |= {run.commit.statement or "": "statement", run.commit.drawn or "": "outcome"}
+                names |= {
+                    run.commit.statement or "": "statement",
+                    run.commit.drawn or "": "outcome",
+                }
             for digest in digests:
                 if digest and digest in names:
                     finding = Finding(run=run.number, what=names[digest], status=run.status)

@@ -251,7 +251,7 @@ def continued(account: AllowanceState, wanted: AllowanceRequest) -> None:
     if account.lost:
         raise BudgetError(
             "a run of this allowance failed after it was charged, so nobody knows what is left of "
-            f"the allowance: it counts as spent, and {_NEVER}"
+            "the allowance: it counts as spent"
         )
     planned = account.charge.planned
     if planned is None:
@@ -288,6 +288,3 @@ def seats_of(
             sealed=f"it is {strangers[0]!r:.60}",
         )
     return np.array(seats, np.int64)
-
-
-__all__ = ["Account", "AllowanceRequest", "Request"]

@@ -110,9 +110,7 @@ def check_name(argument: str, value: Any) -> str:
 # -- events ----------------------------------------------------------------------------------------
 
 
-def _sealed() -> Any:
-    """Return a field for what depends on votes, or says who runs this and where."""
-    return field(default=None, repr=False, metadata={"sealed": True})
+_SEALED = {"sealed": True}  # what depends on votes, or says who runs this and where
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +181,7 @@ class Charged(Event):
     voters: int | None = None
     allowance: int | list[int] | None = None
     planned: int | None = None
-    roll: list[str] | None = _sealed()
+    roll: list[str] | None = field(default=None, repr=False, metadata=_SEALED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +198,7 @@ class Reserved(Event):
     charge: int
     account: str | None = None
     state: int = 0
-    operator: dict[str, str] | None = _sealed()
+    operator: dict[str, str] | None = field(default=None, repr=False, metadata=_SEALED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +208,7 @@ class TakenOver(Event):
     kind = "takeover"
     run: int
     holder: str
-    operator: dict[str, str] | None = _sealed()
+    operator: dict[str, str] | None = field(default=None, repr=False, metadata=_SEALED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,11 +235,11 @@ class Committed(Event):
     queries: int = 0
     mechanism: Mapping[str, Any] | None = None
     limit: int | None = None
-    drawn: str | None = _sealed()
-    statement: str | None = _sealed()
-    spent: str | None = _sealed()
-    clipped: str | None = _sealed()
-    curve: list[float] | None = _sealed()
+    drawn: str | None = field(default=None, repr=False, metadata=_SEALED)
+    statement: str | None = field(default=None, repr=False, metadata=_SEALED)
+    spent: str | None = field(default=None, repr=False, metadata=_SEALED)
+    clipped: str | None = field(default=None, repr=False, metadata=_SEALED)
+    curve: list[float] | None = field(default=None, repr=False, metadata=_SEALED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,7 +249,7 @@ class Delivered(Event):
     kind = "deliver"
     run: int
     holder: str
-    files: dict[str, str] | None = _sealed()
+    files: dict[str, str] | None = field(default=None, repr=False, metadata=_SEALED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,7 +268,7 @@ class Restored(Event):
 
     kind = "restored"
     backup: str
-    operator: dict[str, str] | None = _sealed()
+    operator: dict[str, str] | None = field(default=None, repr=False, metadata=_SEALED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,7 +276,7 @@ class Replaced(Event):
     """The owner says that the original of a restored ledger is gone."""
 
     kind = "replaced"
-    operator: dict[str, str] | None = _sealed()
+    operator: dict[str, str] | None = field(default=None, repr=False, metadata=_SEALED)
 
 
 _KINDS: dict[str, type[Event]] = {
