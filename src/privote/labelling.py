@@ -293,9 +293,13 @@ def ballots_of(
     and voters (:meth:`Ballots.of`).
     """
     if isinstance(mechanism, Mechanism):
-        resolution = mechanism.resolution
-        return Ballots.of(votes, threshold=threshold, resolution=resolution, soft=True, **lists)
-    return Ballots.of(votes, threshold=threshold, resolution=PERCENT, soft=soft, **lists)
+        soft, resolution = True, mechanism.resolution
+    else:
+        resolution = PERCENT
+    how = {"threshold": threshold, "resolution": resolution, "soft": soft, **lists}
+    ballots = Ballots.of(votes, **how)
+    ballots.check()
+    return ballots
 
 
 def guarantee_of(
@@ -649,6 +653,7 @@ class Electorate:
             Names of this batch's voters, in the order of the second axis.
         """
         ballots = Ballots.of(votes)
+        ballots.check()
         if ballots.labels != self.labels:
             raise InputError("votes", f"must have {self.labels} labels, got {ballots.labels}")
         if voter_ids is None and ballots.voters != self.voters:

@@ -173,6 +173,7 @@ class Guardian:
         these included, an allowance is learnt: later calls go on with it.
         """
         ballots = Ballots.of(votes)
+        ballots.check()  # before anything is charged
         self.budget.warn(ballots.voters)
         if queries is not None:
             ballots = ballots.head(queries)
