@@ -584,9 +584,13 @@ def ballots_of(
     and voters (:meth:`Ballots.of`).
     """
     if isinstance(mechanism, Mechanism):
-        resolution = mechanism.resolution
-        return Ballots.of(votes, threshold=threshold, resolution=resolution, soft=True, **lists)
-    return Ballots.of(votes, threshold=threshold, resolution=PERCENT, soft=soft, **lists)
+        soft, resolution = True, mechanism.resolution
+    else:
+        resolution = PERCENT
+    how = {"threshold": threshold, "resolution": resolution, "soft": soft, **lists}
+    ballots = Ballots.of(votes, **how)
+    ballots.check()
+    return ballots
 
 
 def guarantee_of(
@@ -838,6 +842,7 @@ class Electorate:
             Finish an earlier call with the same arguments and ledger that did not return.
         """
         ballots = Ballots.of(votes)
+        ballots.check()
         if ballots.labels != self.labels:
             raise InputError("votes", f"must have {self.labels} labels, got {ballots.labels}")
         if ballots.resolution > self.mechanism.resolution:
