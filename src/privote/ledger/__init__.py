@@ -789,9 +789,12 @@ class Run:
         trace: TracebackType | None,
     ) -> None:
         """Close the reservation if a draw failed; say what a failure means for the budget."""
-        if error is None or not self.ledger.is_persistent or self._delivered:
+        if error is None or self._delivered or isinstance(error, ChargedError):
             return
-        if isinstance(error, ChargedError):
+        if not self.ledger.is_persistent:
+            if self.outcome is None:  # what failed may depend on votes; an interrupt does not
+                with self.ledger.transaction():
+                    self.ledger.append(Closed(run=self.number, failed=isinstance(error, Exception)))
             return
         if isinstance(error, Exception) and self.outcome is None:
             self._close(error)
