@@ -55,7 +55,7 @@ def draw(ballots: BallotSource, mechanism: Mechanism, delta: float, entropy: Ent
     """Price and draw in one pass: the tally that is priced is the one that is drawn."""
     orders, start = DEFAULT_ORDERS, 0
     levels, total = Levels.of(mechanism, ballots), np.zeros(len(orders))
-    outcome = np.empty((ballots.queries, ballots.labels), mechanism.outcomes)
+    outcome: npt.NDArray[Any] = np.empty((ballots.queries, ballots.labels), mechanism.outcomes)
     for block in ballots.blocks():
         tally = mechanism.tally(block)
         total += mechanism.total_cost(tally, orders=orders, bound="exact")
