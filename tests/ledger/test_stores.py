@@ -15,7 +15,7 @@ from tests.attacks.conftest import accepted, in_a_child
 from tests.refusals import refused
 
 from privote.errors import InputError, LedgerError
-from privote.ledger import Archive
+from privote.ledger.backup import read_backup
 from privote.ledger.store import START, Format, Row, SQLiteFile, SQLiteStore, Store
 
 Opener = Callable[[], Store]
@@ -209,7 +209,7 @@ def test_a_second_look_at_an_open_file_keeps_its_locks(path: Path, how: str) -> 
     add(file, "first")
     if how == "as a file":
         with refused("backup", InputError):
-            Archive.read(path)
+            read_backup(path)
     elif how == "another format":
         with refused(None, LedgerError):
             SQLiteStore(path)
