@@ -546,7 +546,7 @@ FORMAT = Format(
 )
 
 
-class SQLiteStore(Tables, SQLiteFile):
+class SQLiteStore(SQLiteFile, Tables):
     """A ledger in one file, for its owner only: the sealed parts are in there, too."""
 
     shared = False
