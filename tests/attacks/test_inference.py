@@ -250,9 +250,9 @@ def published(method: str, rows: Any, public: Any) -> Any:
 
 def votes(soft: bool | None, made: Made, **how: Any) -> View:
     def view(columns: Columns) -> Any:
-        ballots: Any = pv.Ballots.of(made(columns), steps=100, soft=soft, **how)
+        ballots: Any = pv.Ballots.of(made(columns), resolution=100, soft=soft, **how)
         names = ballots.query_names, ballots.voter_names, ballots.label_names
-        return ballots.steps, ballots.missing, names, ballots.to_array()[:, 1:].tolist()
+        return ballots.resolution, ballots.missing, names, ballots.to_array()[:, 1:].tolist()
 
     return view
 

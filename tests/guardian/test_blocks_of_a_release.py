@@ -16,7 +16,7 @@ from tests.votes.test_arrays import write
 import privote as pv
 from privote.guardian.allowance import registered_blocks
 from privote.votes import cube as room
-from privote.votes.contributions import effective_votes
+from privote.votes.contributions import bound_votes
 from privote.votes.cube import MISSING, Ballots, DenseBlock, SparseBallots
 
 pytestmark = pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
@@ -72,7 +72,7 @@ def test_tallies_and_spending_are_those_of_the_definition(
 ) -> None:
     """However votes are cut into blocks; voters run out on the way."""
     mechanism, votes = MECHANISMS[kind], votes_of(kind, seed, missing=missing)
-    wanted, spent, turned_away = effective_votes(
+    wanted, spent, turned_away = bound_votes(
         votes, GUESS, np.array(allowance), mechanism.contribution_unit
     )
     at_once = mechanism.tally(DenseBlock(wanted, missing=False))

@@ -17,7 +17,7 @@ from privote.accounting.allowance import Learning, learnt_delta
 from privote.entropy import Entropy
 from privote.errors import ChargedError
 from privote.guardian import Accounts, Allowance, allowance
-from privote.votes.contributions import effective
+from privote.votes.contributions import bound_contributions
 
 BUDGET: dict[str, float] = {"epsilon": 8.0, "delta": 1e-5}
 
@@ -115,7 +115,7 @@ def test_tallies_are_of_votes_that_count() -> None:
     left = np.full(40, release.allowance)
     block = next(pv.Ballots.of(VOTES).blocks())
     given: dict[str, Any] = {"unit": "vote", "missing_counts_as_no": True}
-    counted, spent, turned_away = effective(block, np.zeros((60, 5), bool), left, **given)
+    counted, spent, turned_away = bound_contributions(block, np.zeros((60, 5), bool), left, **given)
     assert np.array_equal(release.tallies, pv.TallyVoting(sigma=1.0).tally(counted).steps)
     assert np.array_equal(release.sealed.spent, spent)
     assert np.array_equal(release.sealed.refused, turned_away)

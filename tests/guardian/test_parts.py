@@ -23,7 +23,7 @@ from privote.accounting.allowance import gaussian_delta
 from privote.accounting.renyi import Floats
 from privote.guardian import Accounts
 from privote.learning.direct.linear import DPMoments
-from privote.votes.contributions import effective, left_over
+from privote.votes.contributions import bound_contributions, remaining
 from privote.votes.cube import DenseBlock
 
 DELTA = 1e-5
@@ -240,11 +240,13 @@ def ballots(left: tuple[int, int]) -> set[tuple[tuple[int, ...], tuple[int, int]
         votes, rest = [], []
         for ballot, own in zip(pair, left, strict=True):
             block = DenseBlock(np.array(ballot, np.int8).reshape(2, 1, 1), missing=False)
-            asked: dict[str, Any] = {"unit": "vote", "missing_counts_as_no": True, "steps": 2}
-            counted, *taken = effective(block, np.zeros((2, 1), bool), np.array([own]), **asked)
+            asked: dict[str, Any] = {"unit": "vote", "missing_counts_as_no": True, "resolution": 2}
+            counted, *taken = bound_contributions(
+                block, np.zeros((2, 1), bool), np.array([own]), **asked
+            )
             assert isinstance(counted, DenseBlock)
             votes.append(counted.votes[:, 0, 0].astype(int))
-            rest.append(int(left_over(np.array([own]), *taken)[0]))
+            rest.append(int(remaining(np.array([own]), *taken)[0]))
         distances = sorted(np.abs(votes[0] - votes[1]).tolist())
         found.add((tuple(d for d in distances if d), (rest[0], rest[1])))
     return found

@@ -215,7 +215,7 @@ def read_array(path: Path, argument: str, *, queries: Sequence[str] | None = Non
 def _read_table(path: Path, queries: Sequence[str] | None) -> Array:
     from privote.datasets.tables import table
 
-    rows = open_table(path).table()
+    rows = open_table(path)
     named = [name_of(cell) for cell in rows.columns.get("query", ())]
     array: Array = table(rows, features=[name for name in rows.header if name != "query"]).X
     if queries is None or named in ([], [str(row) for row in range(len(named))]):

@@ -410,7 +410,7 @@ def _rows(saved: Any, rows: Path, id_column: str | None) -> tuple[Any, dict[str,
             raise InputError("ids", "needs a table: these rows have no columns", id_column)
         data = table(rows) if arrays else pictures(rows)
         return data.X, {} if arrays else {"file": data.ids.tolist()}
-    held, labels = open_table(rows, "X").table(), saved.label_names
+    held, labels = open_table(rows, "X"), saved.label_names
     given = held if saved.encoder else table(held, features=saved.feature_names).X
     usual = [name for name in held.columns if name.lower() == "id" and name not in labels]
     id_column = id_column or next(iter(usual), None)

@@ -36,7 +36,7 @@ import scipy.sparse as sp
 from .._version import check_written, written
 from ..errors import BallotError, InputError, PrivoteError, shown, whole
 from ..files import PART, as_place, check_file, check_here, complete, is_url, name_of
-from ..votes.arrays import ArrayFile, file_system, open_array, open_npy, reached, stored_files
+from ..votes.arrays import ArrayFile, file_system, open_array, reached, read_npy, stored_files
 from ..votes.cells import number
 from ..votes.cube import Threshold, block_queries, check_shape, check_threshold
 from ..votes.names import Names, in_order
@@ -567,7 +567,7 @@ def open_rows(rows: Any) -> Rows:
             check_file(file, "rows")
         digest = _file_digest(file)  # before anything is read
     if suffix in TABLES or is_frame(rows) or isinstance(rows, dict) or is_records(rows):
-        raw = open_table(file or rows, "rows", public=True).table()
+        raw = open_table(file or rows, "rows", public=True)
         numeric = frozenset(
             name for name, cells in raw.columns.items() if _floats(cells) is not None
         )
@@ -595,7 +595,7 @@ def _file_digest(file: str) -> str:
 
 
 def _array(file: str, suffix: str) -> Any:
-    """Return an array that is read where it is sliced, as far as its file allows."""
+    """Return an array; one in Zarr is read where it is sliced."""
     if suffix == ".zarr":
         return open_array(file, "rows", "X")
     if suffix == ".npz":
@@ -603,8 +603,8 @@ def _array(file: str, suffix: str) -> Any:
         if "X" not in arrays:
             names = ", ".join(arrays.names)
             raise InputError("rows", f"must have the array 'X' in {name_of(file)}; it has {names}")
-        return arrays.open("X")
-    return open_npy(file)
+        return arrays["X"]
+    return read_npy(file)
 
 
 # -- voters -------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from ..datasets import open as open_data
 from ..errors import InputError
 from ..files import Draft, Promise
 from ..release import Release
-from ..votes.tables import Sheet, as_csv, open_table
+from ..votes.tables import RawTable, as_csv, open_table
 from .embedding import Landmarks
 from .methods import check_method, expected
 from .networks.architectures import IMAGE_NETWORKS
@@ -354,11 +354,11 @@ def _tables(job: Job) -> tuple[MultiLabelData, MultiLabelData | None, MultiLabel
 
 
 def _like(
-    private: MultiLabelData, job: Job, sheet: Sheet, *, public: bool = False
+    private: MultiLabelData, job: Job, sheet: RawTable, *, public: bool = False
 ) -> MultiLabelData:
     """Read a table with the features of the private one; its other columns do not matter."""
     labels = () if public else job.labels
-    return tables.raw_table(sheet.table(), labels=labels, features=private.feature_names)
+    return tables.raw_table(sheet, labels=labels, features=private.feature_names)
 
 
 def _folder(

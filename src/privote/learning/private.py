@@ -271,7 +271,7 @@ class PrivateClassifier(Shown, LabelClassifier):
             "group_column": groups if isinstance(groups, str) else None,
         }
         listed = list(labels) if named else []
-        raw = open_table(public, "public", public=True).table()
+        raw = open_table(public, "public", public=True)
         others = [*listed, *columns.values()]
         # Whoever read a table before was warned of its columns then.
         rest = [name for name in raw.columns if name not in others]
@@ -442,7 +442,7 @@ def _labels(labels: Any, rows: int) -> tuple[Labels, tuple[str, ...]]:
     """Return labels (rows, labels), and their names."""
     if is_frame(labels):  # whose gaps are unknown labels, and whose index is none
         columns = labels.reset_index(drop=True) if hasattr(labels, "reset_index") else labels
-        frame = open_table(columns, "labels").table()
+        frame = open_table(columns, "labels")
         return check_labels(labels_of(frame, frame.header), rows, "labels"), frame.header
     Y = check_labels(labels, rows, "labels")
     return Y, tuple(f"label_{place}" for place in range(Y.shape[1]))

@@ -1,88 +1,155 @@
-"""The ledger: an append-only, crash-safe, tamper-evident record of charges.
+"""The ledger: what was charged, and which process may draw what was paid for.
 
-A *budget* is set, a *charge* enters against it, an *answer* continues a charged allowance, an
-*outcome* records what was drawn (:mod:`privote.ledger.records`); *restored* says that all before
-comes from a backup. What depends on the votes (voters' spending, data-dependent curves, what was
-drawn) goes to the sealed table, bound to its entry by a keyed digest; the published view never
-reads it.
+Reserve, draw, commit. One transaction checks the budget and appends the charge with its holder, and
+the run's outbox is allocated. Nothing that depends on a vote or a draw is visible until the commit;
+then the outcome is delivered. A process that dies in between has released nothing, so the one that
+resumes its run draws afresh: an adversary sees one draw (condition by condition in
+``docs/operate.md``).
 """
 
 from __future__ import annotations
 
-import datetime
 import getpass
 import json
 import os
 import platform
-import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import replace
-from typing import Any, NoReturn
+import secrets
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
 
-import numpy as np
-
-from .._version import written
-from ..accounting.filters import check_charge
-from ..errors import BudgetError, InputError, LedgerError
+from ..accounting.renyi import rounded_up
+from ..errors import (
+    BudgetError,
+    ChargedError,
+    ChargedInterruptError,
+    CompleteError,
+    InputError,
+    LedgerError,
+    PrivoteWarning,
+)
 from ..votes.names import folded
-from .backup import read_backup, write_backup
-from .backup import restore as put_back
-from .chain import (
-    Anchor,
-    Chain,
-    Verification,
-    against_anchor,
-    canonical,
-    check_placed,
-    verify,
+from .admission import (
+    Account,
+    AllowanceRequest,
+    Request,
+    admit,
+    after,
+    authorise,
+    continued,
+    seats_of,
+    set_budget,
+    still,
+)
+from .backup import read_backup, restore, write_backup
+from .book import Book
+from .chain import Chain, Verification, against_anchor, canonical, verify
+from .events import (
+    AllowanceState,
+    Budget,
+    BudgetScope,
+    BudgetSet,
+    Charged,
+    Closed,
+    Committed,
+    Counts,
+    Delivered,
+    Event,
+    LedgerState,
+    Replaced,
+    Reserved,
+    Restored,
+    RunState,
+    TakenOver,
+    packed,
 )
 from .location import Location
-from .records import Records
-from .store import (
-    FORMAT,
-    CommittedError,
-    Head,
-    LostError,
-    MemoryStore,
-    Row,
-    Store,
-    UnsettledError,
-)
-from .totals import Budget, Totals
+from .outbox import Outbox, Outcome, digest_of, digest_of_text
+from .store import CommittedError, MemoryStore
 
-__all__ = ["Budget", "Ledger", "Location", "Verification"]
+__all__ = [
+    "Account",
+    "AllowanceRequest",
+    "AllowanceState",
+    "Budget",
+    "BudgetScope",
+    "Finding",
+    "Ledger",
+    "Location",
+    "Outcome",
+    "Request",
+    "Run",
+    "Standing",
+    "Verification",
+    "digest_of",
+    "digest_of_text",
+]
 
 _KINDS = {None: "open", True: "data-dependent", False: "unconditional"}
-_ARCHIVE = 1  # format of a backup
-_MANIFEST, _ENTRIES, _KEY, _ANCHOR = "manifest.json", "ledger.db", "ledger.db.key", "ledger.db.head"
-_FEW = 1 << 16  # bytes of every member but the entries
-_SECRET = "contains the ledger's key and sealed entries: its holder can read and forge the ledger"
 
 
-class Ledger:
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """What a data set had cost when a run was reserved, this run included.
+
+    Attributes
+    ----------
+    dataset, budget, raised
+        Its name, what it may cost in all, and whether that was raised after its first charge.
+    total, share, runs
+        Epsilon of all that was charged, which share of the budget that is, and how many runs it
+        were; None where it depends on the votes.
+    whole, order
+        Whether one run took the whole budget; else the order at which charges add up.
+    new
+        Whether nothing was charged before.
+    entry, digest
+        The reservation in the ledger.
+    """
+
+    dataset: str
+    budget: float
+    raised: bool
+    total: float | None
+    share: float | None
+    runs: int
+    whole: bool
+    order: float
+    new: bool
+    entry: int
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What a ledger says of a digest: which run it belongs to, and as what; or nothing."""
+
+    run: int
+    what: str
+    status: str
+
+
+class Ledger(Book):
     """An append-only record of charges that survives crashes and reveals tampering.
 
-    Open a file with :meth:`open`, or use :meth:`in_memory` for a single run. Threads may share a
-    ledger. A forked process may not, and cannot open a file that was open when it was forked.
+    Open a file, or a PostgreSQL database, with :meth:`open`. Threads may share a ledger. A forked
+    process may not, and cannot open a file that was open when it was forked.
 
     Examples
     --------
-    >>> import privote as pv
-    >>> ledger = pv.Ledger.in_memory()
+    >>> import privote as pv, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ledger = pv.Ledger.open(folder.name + "/ledger.db")
     >>> budget = ledger.set_budget(pv.Budget(epsilon=8.0, delta=1e-5), dataset="ward 3")
     >>> [(row["dataset"], row["used"]) for row in ledger.standing()]
     [('ward 3', 0.0)]
     """
 
-    def __init__(
-        self, store: Store, chain: Chain, anchor: Anchor | None, *, readonly: bool = False
-    ) -> None:
-        self._store, self._chain, self._anchor = store, chain, anchor
-        self._readonly = readonly
-        self._totals = Totals()
-        self._process, self._lock = os.getpid(), threading.RLock()
-        self._added: list[Row] | None = None  # in this transaction; None outside of one
+    location: Location | None = None
 
     @classmethod
     def open(
@@ -100,202 +167,54 @@ class Ledger:
         ``readonly`` nothing is written and no lock is taken, so a copy on read-only media will do.
         """
         location = Location.of(path, beside)
+        if not readonly:
+            Chain.from_environment()  # a bad key is found before anything is made
+        new = location.address is not None or not location.file.exists()
         if readonly:
             store, chain, anchor = location.open_reader()
-            try:
-                wrong = against_anchor(store, anchor, anchor.read())
-                if wrong:
-                    raise LedgerError(wrong)
-            except BaseException:
-                store.close()
-                raise
-            return cls(store, chain, anchor, readonly=True)
-        Chain.from_environment()  # a bad key is found before anything is made
-        new = location.address is not None or not location.file.exists()
-        store = location.open_store(create=create)
+        else:
+            store = location.open_store(create=create)
         try:
-            # Under the lock: also finishes what a crash between commit and anchor left open.
-            with store.transaction():
-                chain, anchor = location.unlock(store, new=new, create=create)
+            if readonly:
+                problem = against_anchor(store, anchor, anchor.read())
+                if problem:
+                    raise LedgerError(problem)
+            else:  # under the lock: also finishes what a crash between commit and anchor left
+                with store.transaction():
+                    chain, anchor = location.unlock(store, new=new, create=create)
+            ledger = cls(store, chain, anchor, readonly=readonly)
+            ledger.location = location
+            return ledger
         except BaseException:
             store.close()
             raise
-        return cls(store, chain, anchor)
 
     @classmethod
     def in_memory(cls) -> Ledger:
-        """Return a ledger that lasts as long as this object: the same rules, no file."""
+        """Return a ledger for the budget of one call: the same rules, nothing outlives it."""
         return cls(MemoryStore(), Chain(), None)
 
     @classmethod
     def at(cls, place: Any, *, create: bool = True) -> AbstractContextManager[Ledger]:
-        """Return a ledger to work with, by its place; or one that its owner will close."""
-        return (
-            nullcontext(place)
-            if isinstance(place, cls)
-            else closing(cls.open(place, create=create))
-        )
+        """Return a ledger to work with, by its place; or one that its owner will close.
 
-    # A copy would let the same budget be spent twice.
-    def _refuse(self, *_: Any) -> NoReturn:
-        raise TypeError("a Ledger cannot be copied or pickled: open it again from its file")
-
-    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
-
-    # -- writing ----------------------------------------------------------------------------------
-
-    @contextmanager
-    def writing(self) -> Iterator[Totals]:
-        """Hold the ledger's only lock; what is appended inside is on disk when the block ends.
-
-        A charge is a charge only if its row is in the chain: what was appended is read back before
-        the commit and after it. A trigger or rule of the database's can drop a row without a word.
+        Without a place it is one in memory.
         """
-        with self._turn:
-            if self._readonly:
-                raise LedgerError("the ledger was opened for reading only")
-            if self._added is not None:
-                raise LedgerError("the ledger is already being written by this thread")
-            added: list[Row] = []
-            try:
-                try:  # an interrupt between two lines of `try` is caught by neither
-                    self._added = added
-                    with self._store.transaction():
-                        before = self._store.head()
-                        totals = self._catch_up()
-                        # A file put in the place of an open one would take charges that nobody
-                        # else ever sees.
-                        if self._anchor is not None:
-                            check_placed(self._store, self._anchor, before)
-                        if before != totals.head:
-                            raise LedgerError(Anchor.rolled_back(before, [totals.head]))
-                        yield totals
-                        after = totals.head
-                        self._check_kept(before, added, after)
-                        if self._anchor is not None and added:
-                            self._anchor.write(before, after)  # announced, then committed
-                except UnsettledError as lost:
-                    self._settle(before, added, lost)
-                if added:
-                    self._anchor_commit(before, added, after)
-                self._added = None  # here and below: an interrupt may hit either line
-            except BaseException:
-                self._totals = Totals()  # what was undone must not stay in the sums
-                raise
-            finally:
-                self._added = None
+        if isinstance(place, cls):
+            return nullcontext(place)
+        return closing(cls.in_memory() if place is None else cls.open(place, create=create))
 
     @property
-    def _turn(self) -> threading.RLock:
-        """The lock that lets in one thread at a time, of the process that opened the ledger.
+    def is_persistent(self) -> bool:
+        """Whether it outlives this object."""
+        return self._anchor is not None
 
-        A fork copies what is kept in memory, so it would be spent twice, and two processes would
-        talk over one connection.
-        """
-        if os.getpid() != self._process:  # before the lock: another thread's may be copied, held
-            raise LedgerError(
-                "the ledger was open when this process was forked: open it in a new process. A "
-                "ledger without a file belongs to the process that made it"
-            )
-        return self._lock
+    def close(self) -> None:
+        """Let go of the file."""
+        if os.getpid() == self._process:  # a fork must not hang up for the one that opened it
+            self._store.close()
 
-    def _settle(self, before: Head, added: list[Row], lost: UnsettledError) -> None:
-        """Find out what became of a commit whose answer was lost; raise unless it happened.
-
-        Under the lock, which the broken session held until it had committed or was undone: what is
-        read then is the outcome. Nothing is tried twice, so nothing is charged twice.
-        """
-        try:
-            self._store.reconnect()
-            with self._store.transaction():
-                there = self._store.rows(before[0], before[0] + len(added))
-        except LedgerError as error:
-            raise CommittedError(
-                f"the connection broke ({lost}) while entry {before[0] + 1} was being committed, "
-                f"and afterwards: {error}. Nothing is released. If that entry is in the ledger, "
-                "it is charged"
-            ) from None
-        if there != added:
-            raise LedgerError(
-                f"the connection broke ({lost}) before the entry was committed: nothing is "
-                "charged or released"
-            )
-
-    def _check_kept(self, before: Head, added: list[Row], after: Head) -> None:
-        """Raise unless the rows just added, and no others, are where they belong."""
-        if self._store.rows(before[0], after[0]) != added:
-            raise LedgerError(
-                f"the database changed entry {before[0] + 1}: nothing is released; run verify"
-            )
-
-    def _anchor_commit(self, before: Head, added: list[Row], after: Head) -> None:
-        """Read back what was committed and anchor it; once more if the line breaks meanwhile.
-
-        Where others, who share the store, have anchored more by now, that stays.
-        """
-        for again in (False, True):
-            try:
-                if again:
-                    self._store.reconnect()
-                with self._store.transaction():
-                    self._check_kept(before, added, after)
-                    if self._anchor is not None:
-                        check_placed(self._store, self._anchor, self._store.head())
-                        if self._anchor.read() == [before, after]:
-                            self._anchor.write(after)
-                return
-            except LostError as error:
-                if again:
-                    raise CommittedError(
-                        f"entry {after[0]} is charged, but the connection broke before it was "
-                        f"read back: {error}. Nothing is released"
-                    ) from None
-            except LedgerError as error:
-                raise CommittedError(str(error)) from None
-
-    def reading(self) -> Totals:
-        """Return what all entries add up to now; takes no lock of the database's."""
-        with self._turn:
-            return self._catch_up()
-
-    def _catch_up(self) -> Totals:
-        totals = self._totals
-        for row in self._store.rows(after=totals.head[0]):
-            number, digest = totals.head
-            expected = self._chain.digest(digest, row.number, row.at, row.body)
-            if row.number != number + 1 or row.digest != expected:
-                raise LedgerError(f"entry {row.number} does not match the chain: run verify")
-            totals.add(row, self._chain)
-        return totals
-
-    def append(self, body: dict[str, Any], sealed: dict[str, Any] | None = None) -> Row:
-        """Add an entry; only inside :meth:`writing`. Refuses what cannot be a Rényi curve."""
-        if self._added is None:
-            raise LedgerError("append outside a transaction")
-        if body.get("rdp") is not None:
-            curve = check_charge(body["rdp"], body["orders"])
-            body = {**body, "rdp": curve.tolist()}
-        for name in ("allowance", "queries", "voters", "labels"):
-            if np.min(body.get(name) or 0) < 0:
-                raise InputError(name, "of an entry must not be negative", body[name])
-        if body["kind"] in ("charge", "restored"):
-            # Who runs it may be one of the voters: where those have names, these go with them.
-            body = {**body, **written(FORMAT.number)}
-            if sealed is None:
-                body |= _operator()
-            else:
-                sealed = {**sealed, **_operator()}
-        hidden = None if sealed is None else canonical(sealed)
-        if hidden is not None:
-            body = {**body, "seal": self._chain.seal(hidden)}
-        at = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
-        (last, previous), text = self._totals.head, canonical(body)
-        digest = self._chain.digest(previous, last + 1, at, text)
-        row = Row(last + 1, at, text, digest, hidden)
-        self._store.append(row)
-        self._added.append(row)
-        self._totals.add(row, self._chain)
-        return row
+    # -- budgets -----------------------------------------------------------------------------------
 
     def set_budget(self, budget: Budget, *, dataset: str) -> Budget:
         """Set what a data set may cost in all, or raise it; return the budget with its order.
@@ -305,160 +224,378 @@ class Ledger:
         """
         if not isinstance(budget, Budget):
             raise InputError("budget", "must be a privote.Budget", budget)
-        with self.writing() as totals:
-            name = totals.known(dataset)
-            known = totals.budgets.get(name)
-            if known is None:
-                return self.fix_budget(totals, budget, name)
-            if name in totals.spent_whole:
-                raise BudgetError(f"one run took the whole budget of data set {name!r}: it stays")
-            if replace(budget, epsilon=known.epsilon).differs(known) or (
-                budget.epsilon < known.epsilon
-            ):
-                raise BudgetError(
-                    f"the budget of data set {name!r} is {known}: only its epsilon can be raised; "
-                    f"you asked for {budget}"
-                )
-            return self._enter_budget(replace(known, epsilon=budget.epsilon), name)
+        with self.transaction() as state:
+            self._check_original(state)
+            name = state.known(dataset)
+            scope = state.scopes.get(name)
+            if scope is None:
+                event = set_budget(BudgetScope(name, budget))
+            else:
+                if scope.whole:
+                    raise BudgetError(f"one run took the whole budget of data set {name!r}")
+                if budget.delta != scope.budget.delta or budget.epsilon < scope.budget.epsilon:
+                    raise BudgetError(
+                        f"the budget of data set {name!r} is {scope.budget}: only its epsilon can "
+                        f"be raised; you asked for {budget}"
+                    )
+                raised = replace(scope.budget, epsilon=budget.epsilon)
+                event = set_budget(replace(scope, budget=raised))
+            self.append(event)
+            return state.scopes[name].budget
 
-    def fix_budget(
-        self,
-        totals: Totals,
-        budget: Budget,
-        dataset: str,
-        conditional: bool | None = None,
-    ) -> Budget:
-        """Set a data set's budget if it has none, and return it as it stands.
+    def quote(self, request: Request) -> BudgetScope:
+        """Return a data set as it would be once a run is charged; raise if it would be refused."""
+        return after(self.state, request)
 
-        Refuses to change it, or to mix kinds of promise: a data-dependent release on the same votes
-        would void the unconditional promise of all the others, so a data set keeps to one kind.
+    def charge(self, state: LedgerState, request: Request, **account: Any) -> int:
+        """Append the charge of a run, inside a transaction; return its entry."""
+        self._check_original(state)
+        events = admit(state, request)
+        if self.is_persistent and isinstance(events[0], BudgetSet):
+            self._say_new(request, events[0])
+        *_, entry = [
+            self.append(replace(event, **account) if isinstance(event, Charged) else event)
+            for event in events
+        ]
+        return entry
+
+    def _say_new(self, request: Request, event: BudgetSet) -> None:
+        """Say, before the charge, that a run without a budget leaves nothing for others."""
+        if request.price is not None and event.epsilon == request.cost.epsilon:
+            text = (
+                f"data set {event.dataset!r} is new, and no budget was set: it is this run's "
+                f"epsilon {rounded_up(event.epsilon)}, and nothing will be left for other runs. "
+                "To leave some, set a larger budget first (`privote ledger budget`)"
+            )
+            warnings.warn(text, PrivoteWarning, stacklevel=2)
+
+    @staticmethod
+    def _check_original(state: LedgerState) -> None:
+        if not state.replaced:
+            raise LedgerError(
+                "this ledger was restored from a backup, and its original may still be charged: "
+                "read it, or say that the original is gone (`privote ledger restore --replace`)"
+            )
+
+    # -- runs --------------------------------------------------------------------------------------
+
+    def key_of(self, request: Request) -> str:
+        """Return what a run is known by: a keyed digest of its public terms and its output."""
+        allowance = request.allowance
+        limits = None if allowance is None else allowance.wanted
+        terms = {
+            "dataset": folded(self.state.known(request.dataset)),
+            "cost": [request.cost.epsilon, request.cost.delta],
+            "guarantee": request.guarantee,
+            "protects": request.protects,
+            "simulated": request.simulated,
+            "terms": request.terms,
+            "names": None if allowance is None else self._digests(allowance),
+            "allowance": None if limits is None else limits.tolist(),
+            "output": request.output,
+        }
+        return self._chain.seal(canonical(terms))[:32]
+
+    def find(self, request: Request) -> RunState | None:
+        """Return the last run with these public terms and this output."""
+        return self.state.latest(self.key_of(request))
+
+    def reserve(self, request: Request, *, resume: bool = False) -> Run:
+        """Charge a run, or go on with its allowance, and hold it; with ``resume`` take it over.
+
+        The run is a context: what fails inside it before the commit closes the reservation.
+
+        Raises
+        ------
+        BudgetError
+            If the budget does not admit the run; nothing is charged.
+        StorageError
+            If the disk is full or the database does not answer; nothing is charged.
+        ChargedError
+            If the run to be resumed can be neither drawn nor delivered any more.
+        CompleteError
+            If the run to be resumed was delivered, and its output is there.
         """
-        known, kind = totals.budgets.get(dataset), totals.conditional.get(dataset)
-        if kind is not None and conditional is not None and kind != conditional:
-            raise BudgetError(
-                f"data set {dataset!r} is for {'data-dependent' if kind else 'unconditional'} "
-                "releases only: the two kinds of guarantee cannot be combined on the same votes"
-            )
-        if known is not None:
-            if budget.differs(known):
-                raise BudgetError(
-                    f"the budget of data set {dataset!r} is {known}; you asked for {budget}. "
-                    "Only `privote ledger budget` raises it"
-                )
-            return known
-        if dataset in totals.charged:
-            # Whoever sets it now has seen what was released: its order would follow the history.
-            raise BudgetError(
-                f"the budget of data set {dataset!r} must be set before its first charge"
-            )
-        name = totals.known(dataset)
-        if name != dataset:  # somebody made it since this name was looked up
-            raise BudgetError(f"data set {name!r} exists by now: repeat the call")
-        return self._enter_budget(budget.shared() if self.lasts else budget, dataset)
+        key, holder = self.key_of(request), secrets.token_hex(8)
+        outboxes = list[Outbox]()
+        try:
+            with self.transaction() as state:
+                run = state.latest(key) if resume else state.unfinished(key)
+                if run is not None and not resume:
+                    raise BudgetError(
+                        f"run {run.number} with these terms is not finished: finish it with "
+                        f"`resume=True`, or end it with `privote ledger abandon {run.number}`"
+                    )
+                if run is None:
+                    new = state.known(request.dataset) not in {
+                        charge.dataset for charge in state.charges.values()
+                    }
+                    number = self._reserve(state, request, key, holder)
+                    outcome = None
+                else:
+                    number, new = (
+                        run.number,
+                        run.reserved.charge
+                        == min(
+                            entry
+                            for entry, charge in state.charges.items()
+                            if charge.dataset == run.reserved.dataset
+                        ),
+                    )
+                    outcome = self._take_over(run, request, holder)
+                if self.location is not None and outcome is None:
+                    self._sweep(state)
+                    outboxes = [Outbox.of(self.location.file, number, holder)]
+                    outboxes[0].allocate(request.size)
+        except CommittedError:
+            raise
+        except BaseException:
+            for outbox in outboxes:
+                outbox.remove()
+            raise
+        return Run(self, number, holder, request, outcome=outcome, new=new)
 
-    def _enter_budget(self, budget: Budget, dataset: str) -> Budget:
-        body: dict[str, Any] = {"kind": "budget", "dataset": dataset}
-        body |= {"epsilon": budget.epsilon, "delta": budget.delta}
-        rule, orders = ("exclusive", None) if budget.order is None else ("shared", [budget.order])
-        self.append({**body, "rule": rule, "orders": orders})
-        return budget
+    def _reserve(self, state: LedgerState, request: Request, key: str, holder: str) -> int:
+        """Append the charge, unless an allowance pays, and the reservation; return its entry."""
+        account, found = None, None
+        if request.allowance is not None:
+            account, found = self.allowance_of(state, request)
+        if found is not None and request.allowance is not None:
+            self._check_original(state)
+            continued(found, request.allowance)
+            scope = authorise(state, request)
+            charge = max(e for e, each in state.charges.items() if each.account == account)
+        else:
+            charge = self.open_allowance(state, request, account)
+            scope = state.scopes[state.charges[charge].dataset]
+        return self.append(
+            Reserved(
+                key=key,
+                holder=holder,
+                dataset=scope.name,
+                charge=charge,
+                account=account,
+                state=0 if account is None else state.accounts[account].last,
+                operator=_operator(request.output),
+            )
+        )
+
+    def open_allowance(self, state: LedgerState, request: Request, account: str | None) -> int:
+        """Append a charge, with the allowance that it pays for; return its entry."""
+        wanted = request.allowance
+        if wanted is None:
+            return self.charge(state, request)
+        each = None if wanted.wanted is None else wanted.wanted.tolist()
+        return self.charge(
+            state,
+            request,
+            account=account,
+            voters=wanted.voters,
+            allowance=each[0] if each and len({*each}) == 1 else each,
+            planned=wanted.planned,
+            roll=self._digests(wanted),
+        )
+
+    def _take_over(self, run: RunState, request: Request, holder: str) -> Outcome | None:
+        """Hold a run that another process began; return what it committed, if anything."""
+        where = f"run {run.number} of {run.at[:16].replace('T', ' ')} UTC"
+        if run.status == "delivered":
+            output = run.operator.get("output")
+            if output is None or Path(output).exists():
+                raise CompleteError(f"{where} is complete: it was delivered. Nothing is left to do")
+            raise InputError(
+                "resume",
+                f"cannot bring back {output!r}: {where} was delivered there. Nothing was charged "
+                "or drawn",
+            )
+        if run.finished:
+            raise ChargedError(
+                f"{where} was closed: it is charged, nothing of it was released, and it cannot be "
+                "resumed",
+                code="closed",
+            )
+        outcome = None if run.commit is None else self._committed(run)
+        if run.commit is not None and outcome is None:
+            raise ChargedError(
+                f"{where} is charged and drawn, and what was drawn lies with the ledger's key on "
+                f"host {run.operator.get('host')!r}: resume it there. It is never drawn again",
+                code="elsewhere",
+            )
+        if outcome is None and self.location is not None:
+            for outbox in Outbox.beside(self.location.file, run.number):
+                outbox.remove()
+        # Durable before anything is delivered: what leaves is in the ledger by now.
+        self.append(TakenOver(run=run.number, holder=holder, operator=_operator(request.output)))
+        return outcome
+
+    def _committed(self, run: RunState) -> Outcome | None:
+        """Return what a run committed, from an outbox that matches; None if there is none."""
+        assert run.commit is not None
+        if self.location is None:
+            return None
+        committed = (run.commit.drawn, run.commit.statement)
+        for outbox in Outbox.beside(self.location.file, run.number):
+            outcome = outbox.read()
+            if outcome and (outcome.drawn, digest_of_text(outcome.statement)) == committed:
+                return outcome
+        return None
+
+    def _sweep(self, state: LedgerState) -> None:
+        """Remove outboxes of runs that are finished, or were never reserved; under the lock."""
+        assert self.location is not None
+        for outbox in Outbox.beside(self.location.file):
+            run = state.runs.get(outbox.owner[0])
+            if run is None or run.finished:
+                with suppress(OSError):
+                    outbox.remove()
+
+    def abandon(self, run: int) -> None:
+        """End a run that is open, without a draw; it stays charged."""
+        with self.transaction() as state:
+            status = state.runs[run].status if run in state.runs else "unknown"
+            if status != "open":
+                raise InputError("run", f"must be an open reservation; run {run} is {status}", run)
+            self.append(Closed(run=run))
+
+    # -- allowances --------------------------------------------------------------------------------
+
+    def _digests(self, wanted: AllowanceRequest) -> list[str] | None:
+        return None if wanted.names is None else [self.name_voter(name) for name in wanted.names]
+
+    def allowance_of(
+        self, state: LedgerState, request: Request
+    ) -> tuple[str, AllowanceState | None]:
+        """Return the keyed name of an electorate's allowance, and its state if it is charged.
+
+        An allowance that is learnt for one call pays for later ones as long as so many queries are
+        left in it; a run for more opens one of its own.
+        """
+        wanted = request.allowance
+        assert wanted is not None
+        cost, digests = request.cost, self._digests(wanted)
+        scheme = {
+            "dataset": state.known(request.dataset),
+            "cost": [cost.epsilon, cost.delta],
+            "guarantee": request.guarantee,
+            "simulated": request.simulated,
+            "terms": wanted.terms,
+        }
+        prefix = self._chain.seal(canonical(scheme))[:16]
+        name = f"{prefix}-{self._chain.seal(canonical([wanted.voters, digests]))[:16]}"
+        if digests is not None and wanted.names is not None:
+            for known in [known for known in state.accounts if known.startswith(prefix)]:
+                if seats_of(state.accounts[known], wanted.names, digests) is not None:
+                    name = known
+        account = state.accounts.get(name)
+        if account is None or account.charge.planned is None or wanted.plans:
+            return name, account
+        if account.lost or (account.remaining or 0) < (wanted.queries or 0):
+            return f"{name[:33]}-{len(state.charges)}", None
+        return name, account
+
+    def seats(self, account: AllowanceState, names: Sequence[str] | None) -> Counts | None:
+        """Return the seat of each named voter; None if they come as they were registered."""
+        if names is None or account.seats is None:
+            return None
+        seats = seats_of(account, names, [self.name_voter(name) for name in names])
+        if seats is None or len({*seats.tolist()}) < len(seats):
+            raise InputError("voter_ids", "must name each registered voter only once")
+        same = len(seats) == len(account.seats) and (seats == range(len(seats))).all()
+        return None if same else seats
 
     # -- names and secrets -------------------------------------------------------------------------
 
-    def name_account(self, facts: dict[str, Any]) -> str:
-        """Return the name of an electorate's account: keyed, so it tells nothing of the voters."""
-        return self._chain.seal(canonical(facts))[:32]
-
-    def name_voter(self, name: str) -> tuple[str, str]:
-        """Return the keyed digests of a voter's name, folded and as it stands.
-
-        The same name is found again, and none can be read off. The first is what a roll holds; the
-        second is what it held before names were folded.
-        """
-        one, two = (self._chain.seal(canonical(["voter", n]))[:32] for n in (folded(name), name))
-        return one, two
+    def name_voter(self, name: str) -> str:
+        """Return the keyed digest of a voter's name, folded: found again, never read off."""
+        return self._chain.seal(canonical(["voter", folded(name)]))[:32]
 
     def secret(self, purpose: str, dataset: str) -> bytes:
         """Return 32 bytes that follow from the ledger's key alone: the same for a data set, always.
 
         For what must stay the same over runs and known to nobody, such as a partition's key.
         """
-        named = canonical(["secret", purpose, self.known(dataset)])
+        named = canonical(["secret", purpose, self.state.known(dataset)])
         return bytes.fromhex(self._chain.seal(named))
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def known(self, dataset: str) -> str:
-        """Return the name that this ledger has for a data set, if it has one.
-
-        Names are compared folded (:func:`privote.votes.names.folded`); a new one stays as it is.
-        """
-        return self.reading().known(dataset)
-
     def published(self) -> list[dict[str, Any]]:
         """Return the entries as they may be shown: nothing that depends on votes."""
-        shown = []
         with self._turn:
             rows = self._store.rows()
-        for row in rows:
-            body = json.loads(row.body)
-            body.pop("seal", None)
-            shown.append({"number": row.number, "at": row.at, "digest": row.digest, **body})
-        return shown
+        return [
+            {
+                "number": row.number,
+                "at": row.at,
+                "digest": row.digest,
+                **{name: value for name, value in json.loads(row.body).items() if name != "seal"},
+            }
+            for row in rows
+        ]
 
     def standing(self) -> list[dict[str, Any]]:
         """Return every budget with what unconditional charges have used of it, and left."""
-        totals = self.reading()
         return [
             {
-                "dataset": dataset,
-                "kind": _KINDS[totals.conditional.get(dataset)],
-                "rule": budget.counted,
-                "epsilon": budget.epsilon,
-                "delta": budget.delta,
-                "used": totals.used(dataset),
-                "share": totals.share(dataset),
-                "fits": totals.fits(dataset),
+                "dataset": scope.name,
+                "kind": _KINDS[scope.conditional],
+                "epsilon": scope.budget.epsilon,
+                "delta": scope.budget.delta,
+                "order": scope.budget.filter.order,
+                "used": scope.total,
+                "share": scope.share,
+                "runs": len(scope.epsilons),
+                "fits": None if scope.conditional else scope.largest(),
+                "still": None
+                if scope.conditional or scope.whole or not scope.largest()
+                else still(scope, scope.largest()),
             }
-            for dataset, budget in totals.budgets.items()
+            for scope in self.state.scopes.values()
         ]
 
-    def allowances(self) -> list[dict[str, Any]]:
-        """Return every learnt allowance: for how many queries it is, and how many are answered."""
-        return [
-            {
-                "dataset": json.loads(known.terms)["dataset"],
-                "voters": len(known.spent),
-                "planned": known.learnt["planned"],
-                "answered": known.queries,
-                "more": max(0, known.learnt["planned"] - known.queries),
-            }
-            for known in self.reading().accounts.values()
-            if known.learnt is not None
-        ]
+    def standing_at(self, run: RunState | Run, dataset: str, *, new: bool) -> Standing:
+        """Return what a data set has cost by now, for the statement of a run."""
+        scope = self.state.scopes[dataset]
+        rows = self._store.rows(run.number - 1, run.number)
+        return Standing(
+            dataset=dataset,
+            budget=scope.budget.epsilon,
+            raised=scope.raised,
+            total=scope.total,
+            share=scope.share,
+            runs=len(scope.epsilons),
+            whole=scope.whole,
+            order=scope.budget.filter.order,
+            new=new,
+            entry=run.number,
+            digest=rows[0].digest,
+        )
 
-    @property
-    def lasts(self) -> bool:
-        """Whether it is kept beyond this object."""
-        return self._anchor is not None
+    def check(self, *digests: str) -> list[Finding]:
+        """Return which runs released something with one of these digests, and as what.
 
-    def last_entry(self) -> dict[str, Any] | None:
-        """Return the last entry's number and digest, for statements; None in memory."""
-        if self._anchor is None:
-            return None
-        number, digest = self.reading().head
-        return {"entry": number, "digest": digest}
-
-    def records(self) -> Records:
-        """Return charges and what was drawn from each; for the owner's eyes."""
-        with self._turn:
-            self._catch_up()  # which checks the chain
-            return Records(self._store.rows(), self._chain)
+        Of a statement, of what was drawn, or of a file that was delivered.
+        """
+        findings = []
+        for run in self.state.runs.values():
+            names = {file: f"file {name!r}" for name, file in run.files.items()}
+            if run.commit is not None:
+                names |= {
+                    run.commit.statement or "": "statement",
+                    run.commit.drawn or "": "outcome",
+                }
+            for digest in digests:
+                if digest and digest in names:
+                    finding = Finding(run=run.number, what=names[digest], status=run.status)
+                    findings.append(finding)
+        return findings
 
     def verify(self) -> Verification:
         """Find any entry that was changed, removed, reordered, inserted or rolled back."""
         with self._turn:
             return verify(self._store, self._chain, self._anchor)
+
+    # -- backups -----------------------------------------------------------------------------------
 
     def backup(self, path: str | os.PathLike[str]) -> bool:
         """Write entries, key and anchor to one new file while the ledger is in use.
@@ -466,14 +603,11 @@ class Ledger:
         It is readable by its owner only. Returns whether the key is inside: not where the
         environment has it. A ledger that :meth:`verify` finds broken is not copied.
         """
-        target = Location.of(path).file
-        if not target.parent.is_dir():
-            raise InputError(f"backup {str(path)!r}: there is no folder {str(target.parent)!r}")
         with self._turn:
-            found = self.verify()
-            if not found.ok:
-                raise LedgerError(f"the ledger is broken: {'; '.join(found.problems)}")
-            return write_backup(target, self._store.rows(), self._chain)
+            result = self.verify()
+            if not result.ok:
+                raise LedgerError(f"the ledger is broken: {'; '.join(result.problems)}")
+            return write_backup(Path(path), self._store.rows(), self._chain)
 
     @classmethod
     def restore(
@@ -482,37 +616,226 @@ class Ledger:
         path: Location | str | os.PathLike[str],
         *,
         beside: str | os.PathLike[str] | None = None,
+        replace: bool = False,
     ) -> Verification:
         """Put back what :meth:`backup` wrote, where no ledger is, and verify it.
 
-        Refused where an anchor knows of entries that the backup lacks. An entry says that it was
-        restored: what was charged after the backup is not in it (:attr:`restored`).
+        An entry says that it was restored. Nothing can be charged to it until its owner says, with
+        ``replace``, that the original is gone: two live copies would spend one budget twice.
         """
-        location = Location.of(path, beside)
-        held = read_backup(backup)
-        copy = cls(MemoryStore(held.rows), held.chain, None)
-        with closing(copy):
-            with copy.writing():
-                copy.append({"kind": "restored", "dataset": None, "backup": held.at})
-            put_back(held, location, copy._store.rows())
+        location, source = Location.of(path, beside), read_backup(backup)
+        copy = cls(MemoryStore(), source.chain, None)
+        with copy.transaction():
+            for row in source.rows:
+                copy._store.append(row)
+                copy._count(row)
+            operator = _operator(None)
+            copy.append(Restored(backup=source.at, operator=operator))
+            if replace:
+                copy.append(Replaced(operator=operator))
+        restore(source, location, copy._store.rows())
         with closing(cls.open(location, readonly=True)) as ledger:
             return ledger.verify()
 
-    @property
-    def restored(self) -> list[dict[str, Any]]:
-        """When it was restored, by which entry, and from a backup of when; mostly never."""
-        return list(self.reading().restored)
-
-    def close(self) -> None:
-        """Let go of the file."""
-        if os.getpid() == self._process:  # a fork must not hang up for the one that opened it
-            self._store.close()
+    def replace(self) -> None:
+        """Say that the original of a restored ledger is gone: it can be charged from now on."""
+        with self.transaction() as state:
+            if state.replaced:
+                raise LedgerError("this ledger is no restored copy: there is nothing to replace")
+            self.append(Replaced(operator=_operator(None)))
 
 
-def _operator() -> dict[str, str]:
-    """Return who runs this, and where: for the record, and no proof."""
+def _operator(output: str | None) -> dict[str, str]:
+    """Return who runs this, where, and into which file: for the record, and no proof."""
     try:
         user = getpass.getuser()
     except (ImportError, KeyError, OSError):  # a user without a name, as in a container
         user = str(os.getuid())
-    return {"user": user, "host": platform.node()}
+    place = {} if output is None else {"output": output}
+    return {"user": user, "host": platform.node(), **place}
+
+
+class Run:
+    """A reservation: draw, :meth:`commit`, :meth:`deliver`, in this order. A context.
+
+    Attributes
+    ----------
+    number
+        The entry of its reservation.
+    outcome
+        What was drawn, once it is committed: also by the process that was resumed.
+    standing
+        What the data set costs by now; None where the budget is for one call.
+    account
+        The allowance that pays, as it was reserved; None without one.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        number: int,
+        holder: str,
+        request: Request,
+        *,
+        outcome: Outcome | None,
+        new: bool,
+    ) -> None:
+        self.ledger, self.number, self.outcome = ledger, number, outcome
+        self._holder, self._size, self._delivered = holder, request.size, False
+        self._reserved = ledger.state.runs[number].reserved
+        self.standing: Standing | None = None
+        if ledger.is_persistent:
+            self.standing = ledger.standing_at(self, self._reserved.dataset, new=new)
+
+    @property
+    def account(self) -> AllowanceState | None:
+        """The allowance that pays, as it is now; None without one."""
+        account = self._reserved.account
+        return None if account is None else self.ledger.state.accounts[account]
+
+    @property
+    def charge(self) -> Charged:
+        """The charge that pays."""
+        return self.ledger.state.charges[self._reserved.charge]
+
+    def commit(
+        self,
+        outcome: Outcome,
+        *,
+        queries: int = 0,
+        learnt: tuple[Mapping[str, Any], int] | None = None,
+        spending: tuple[Counts, Counts] | None = None,
+        curve: Sequence[float] | None = None,
+    ) -> None:
+        """Make what was drawn durable, and record it: once, and by the run's current holder.
+
+        Parameters
+        ----------
+        queries
+            How many were answered.
+        learnt
+            Parameters, and the contributions for life that count, where these were learnt.
+        spending
+            What each voter spent, and how many of its ballots were clipped: (voters,) by seat.
+        curve
+            Rényi costs that depend on the votes. Sealed.
+        """
+        mechanism, limit = (None, None) if learnt is None else learnt
+        spent, clipped = (None, None) if spending is None else map(packed, spending)
+        event = Committed(
+            run=self.number,
+            holder=self._holder,
+            queries=queries,
+            mechanism=mechanism,
+            limit=limit,
+            drawn=outcome.drawn,
+            statement=digest_of_text(outcome.statement),
+            spent=spent,
+            clipped=clipped,
+            curve=None if curve is None else [*map(float, curve)],
+        )
+        try:
+            if self.ledger.location is not None:
+                outbox = Outbox.of(self.ledger.location.file, self.number, self._holder)
+                outbox.write(outcome, self._size)
+            with self.ledger.transaction() as state:
+                self._check_holder(state, event)
+                self.ledger.append(event)
+        except (OSError, LedgerError) as error:
+            raise self._unfinished(error) from None
+        self.outcome = outcome
+
+    def _check_holder(self, state: LedgerState, event: Event) -> None:
+        """Refuse a commit of a run that is committed, closed or held by another process."""
+        run, reserved = state.runs[self.number], self._reserved
+        last = 0 if reserved.account is None else state.accounts[reserved.account].last
+        if run.status != "open" or run.holder != self._holder or last != reserved.state:
+            raise ChargedError(
+                f"run {self.number} was taken over by another process, which finishes it: nothing "
+                "is released here",
+                code="taken",
+            )
+
+    def deliver(self, files: Mapping[str, str] | None = None) -> None:
+        """Record that the outcome is where it belongs, and let go of the outbox.
+
+        Parameters
+        ----------
+        files
+            Digests of the files that were written, by name.
+        """
+        self._delivered = True
+        if not self.ledger.is_persistent:
+            return
+        with self.ledger.transaction() as state:
+            run = state.runs[self.number]
+            if run.status != "committed" or run.holder != self._holder:
+                return  # whoever took it over delivers the same
+            self.ledger.append(
+                Delivered(run=self.number, holder=self._holder, files=dict(files or {}) or None)
+            )
+        assert self.ledger.location is not None
+        for outbox in Outbox.beside(self.ledger.location.file, self.number):
+            with suppress(OSError):
+                outbox.remove()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the reservation if a draw failed; say what a failure means for the budget."""
+        if error is None or self._delivered or isinstance(error, ChargedError):
+            return
+        if not self.ledger.is_persistent:
+            if self.outcome is None:  # what failed may depend on votes; an interrupt does not
+                with self.ledger.transaction():
+                    self.ledger.append(Closed(run=self.number, failed=isinstance(error, Exception)))
+            return
+        if isinstance(error, Exception) and self.outcome is None:
+            self._close(error)
+        if isinstance(error, Exception | KeyboardInterrupt):
+            raise self._unfinished(error) from error
+
+    def _unfinished(self, error: BaseException) -> ChargedError:
+        """Return the error of a run that is charged and can be resumed."""
+        kind = ChargedInterruptError if isinstance(error, KeyboardInterrupt) else ChargedError
+        text = str(error) or type(error).__name__
+        return kind(
+            f"the budget is charged, but run {self.number} did not finish: {text.rstrip('.')}. "
+            "Repeat it with `resume=True`, at no further charge"
+        )
+
+    def _close(self, error: Exception) -> None:
+        """Close the reservation, durably, before the error is shown."""
+        unavailable = None
+        try:
+            with self.ledger.transaction() as state:
+                if state.runs[self.number].holder == self._holder:
+                    self.ledger.append(Closed(run=self.number, failed=True, holder=self._holder))
+        except (LedgerError, OSError):
+            # Whether it failed may depend on votes: without the entry nothing is said of it.
+            unavailable = ChargedError(
+                f"the ledger does not answer, and run {self.number} is charged: repeat it with "
+                "`resume=True`, at no further charge"
+            )
+        if unavailable is not None:
+            unavailable.__suppress_context__ = True
+            try:
+                raise unavailable
+            finally:
+                unavailable.__context__ = None
+        if self.ledger.location is not None:
+            for outbox in Outbox.beside(self.ledger.location.file, self.number):
+                with suppress(OSError):
+                    outbox.remove()
+        text = str(error) or type(error).__name__
+        raise ChargedError(
+            f"run {self.number} failed after it was charged, and is closed: {text.rstrip('.')}. "
+            "Nothing was released, and it cannot be resumed",
+            code="closed",
+        ) from error

@@ -136,11 +136,11 @@ class TallyVoting(Mechanism):
 
         -1 is a missing vote, which counts as no.
         """
-        return Ballots.from_array(votes, steps=self.steps, soft=True)
+        return Ballots.from_array(votes, resolution=self.steps, soft=True)
 
     def check(self, ballots: BallotSource) -> None:
         """Refuse ballots in other steps than these: :meth:`ballots` makes them of probabilities."""
-        due, given = self.resolution, ballots.steps
+        due, given = self.resolution, ballots.resolution
         if given != due:
             raise InputError("votes", f"must have {due} steps per vote (`grid`), got {given}")
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 
 from ..accounting.allowance import FACTOR, MOST
-from ..accounting.filters import likely_orders
+from ..accounting.filters import fitting, likely_orders
 from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon_at, rounded_up
 from ..errors import BudgetError, whole
 from ..ledger import Budget
@@ -25,9 +25,9 @@ _START, _SIGMAS = 10.0, (1e-3, 1e8)
 def room(each: Floats, budget: Budget, most: int = MOST) -> int:
     """Return how many costs ``each`` (orders,), up to ``most``, a fresh budget admits.
 
-    The one count of what fits: it asks the filter that the guardian asks.
+    The one count of what fits: a release asks the same.
     """
-    return budget.filter(DEFAULT_ORDERS).fitting(each, most)
+    return fitting(each, budget.epsilon, budget.delta, most)
 
 
 def queries_for(

@@ -23,7 +23,7 @@ from ..accounting.renyi import Floats, rounded_up
 from ..errors import InputError, finite, whole
 from ..ledger import Budget
 from ..posterior import Posterior
-from ..release import Shown
+from ..guarantees import Shown
 from .forecast import YES
 
 #: Kinds of voters. The j-th commonest label is wanted in proportion to j^-fall. In each cell voters

@@ -23,7 +23,7 @@ from ..errors import InputError
 from ..ledger import Budget
 from ..mechanisms import Mechanism
 from ..metrics import label_table
-from ..votes.contributions import effective
+from ..votes.contributions import bound_contributions
 from ..votes.cube import Ballots, BallotSource
 from .budget import allowance_for, room
 
@@ -188,7 +188,7 @@ def queries_that_fit(
         for block in ballots.head(queries).blocks():
             zeros = np.zeros((block.queries, block.labels), np.bool_)
             unit, silent = mechanism.contribution_unit, mechanism.missing_counts_as_no
-            _, spent, refused = effective(
+            _, spent, refused = bound_contributions(
                 block, zeros, left, unit=unit, missing_counts_as_no=silent
             )
             left = left - spent

@@ -29,7 +29,7 @@ from ..votes.cells import ODD, YesNo, name_of
 from ..votes.names import folded
 from ..votes.tables import (
     TABLES,
-    Sheet,
+    RawTable,
     as_csv,
     cells,
     columns_in_words,
@@ -231,7 +231,7 @@ def _letters(head: str) -> str:
     return "".join(filter(str.isalnum, folded(head))) or head.strip()
 
 
-def _place(table: Sheet, name: str, argument: str) -> int:
+def _place(table: RawTable, name: str, argument: str) -> int:
     """Return where a column stands."""
     if name not in table.header:
         said, sealed = columns_in_words(table.header)
@@ -241,7 +241,7 @@ def _place(table: Sheet, name: str, argument: str) -> int:
 
 
 def _voter_column(
-    table: Sheet, voter: str | None, taken: list[str]
+    table: RawTable, voter: str | None, taken: list[str]
 ) -> tuple[int | None, str | None]:
     """Return where voters are named, and the head of that column unless it numbers responses."""
     if voter is not None:
@@ -259,7 +259,7 @@ def _voter_column(
     return table.header.index(best), None if responses else best
 
 
-def _option_columns(table: Sheet, voter: int | None, wanted: list[str]) -> tuple[list[int], str]:
+def _option_columns(table: RawTable, voter: int | None, wanted: list[str]) -> tuple[list[int], str]:
     """Return where the options stand, and which columns that form services add are left out."""
     if wanted:
         return [_place(table, name, "options") for name in wanted], ""
@@ -285,7 +285,7 @@ def _option_columns(table: Sheet, voter: int | None, wanted: list[str]) -> tuple
 
 
 def _marked(
-    table: Sheet, voter: int | None, places: list[int], rule: BallotRule
+    table: RawTable, voter: int | None, places: list[int], rule: BallotRule
 ) -> Iterator[Block]:
     """Yield ballots with a column an option: yes or no, or points."""
     says = YesNo()
@@ -311,7 +311,7 @@ def _marked(
 
 
 def _voters(
-    table: Sheet, columns: Sequence[Sequence[Any]], voter: int | None, rows: Sequence[int]
+    table: RawTable, columns: Sequence[Sequence[Any]], voter: int | None, rows: Sequence[int]
 ) -> Sequence[str | None]:
     if voter is None:
         return [None] * len(rows)
@@ -334,7 +334,7 @@ def _text(cell: Any) -> str | None:
 
 
 def _lists(
-    table: Sheet, voter: int | None, places: list[int], options: list[list[str]]
+    table: RawTable, voter: int | None, places: list[int], options: list[list[str]]
 ) -> Iterator[Block]:
     """Yield ballots whose options stand in a column, or in one for each question."""
     starts = np.cumsum([0, *map(len, options)]).tolist()

@@ -8,7 +8,7 @@ whoever keeps allowances, and never leave. Data sets and voters are compared by
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 from unicodedata import category, normalize
@@ -133,3 +133,38 @@ def _natural(name: str) -> tuple[Any, ...]:
         *((text, len(d), d) for text, d in zip(texts, [*digits, ""], strict=True)),
         (name,),
     )
+
+
+def voter_names(names: Any, voters: int) -> list[str]:
+    """Return the names of voters as texts; refuse names that do not tell them apart.
+
+    Names are texts or integers, and are compared as texts, folded: 7 and "7" name one voter, and so
+    do "Anna" and "anna ".
+    """
+    if isinstance(names, Set | Mapping) or not hasattr(names, "__len__"):
+        sealed = f"they are {shown(names)}"
+        raise InputError("voter_ids", "must be a sequence of names", sealed=sealed)
+    texts = [_voter_name(name, place) for place, name in enumerate(names)]
+    if not texts or len(texts) != voters:
+        raise InputError("voter_ids", f"must be {voters} different names, got {len(texts)}")
+    places: dict[str, int] = {}
+    for place, name in enumerate(texts):
+        first = places.setdefault(folded(name), place)
+        if first != place:
+            raise InputError(
+                "voter_ids",
+                f"must be {voters} different names, but voters {first} and {place} have the same "
+                "one (ignoring case, spaces and invisible characters)",
+                sealed=f"it is {shown(name)}",
+            )
+    return texts
+
+
+def _voter_name(name: Any, place: int) -> str:
+    if isinstance(name, int | np.integer) and not isinstance(name, bool):
+        return str(int(name))
+    if not isinstance(name, str) or not folded(name):
+        kind = "an empty one" if isinstance(name, str) else type(name).__name__
+        rule = f"must be non-empty texts or integers; voter {place} has {kind}"
+        raise InputError("voter_ids", rule)
+    return str(name)

@@ -9,10 +9,12 @@ voter's own bill, by two accountants, is sealed as well.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import ndtri
 
 from ..accounting import pld
@@ -22,37 +24,56 @@ from ..entropy import Entropy
 from ..errors import InputError, UnavailableError
 from ..mechanisms import Mechanism
 from ..mechanisms.cells import CellTally, MarginGrid
-from ..release import Later, Release, Sealed
 from ..votes.cube import Ballots, BallotSource, Block, Counts, DenseBlock
-from .issuer import Issuer, Parts, sizes
+from .guarantee import Later, Sanitized, Sealed
 
 _CHUNK = 2**14  # costs worked out at a time
 _TABLE = 2**20  # costs that are worked out to choose an order
 
 
-def data_dependent(issuer: Issuer, ballots: BallotSource, parts: Parts | None) -> Release:
-    """Price and draw in one pass; charge, sealed, before anything leaves."""
-    mechanism, orders, delta = issuer.mechanism, DEFAULT_ORDERS, issuer.accounts.budget.delta
-    mechanism.check(ballots)
-    levels = Levels.of(mechanism, ballots)
-    total = np.zeros(len(orders))
+@dataclass(frozen=True, eq=False)
+class Priced:
+    """What was drawn, and what it cost.
 
-    def price(tally: Any) -> None:
-        nonlocal total
+    Attributes
+    ----------
+    outcome
+        What the mechanism released.
+    epsilon, terms
+        What may be published, and how it was sanitized; None where there is no proof.
+    curve
+        The Rényi costs of all queries together: (orders,). Sealed.
+    """
+
+    outcome: npt.NDArray[Any]
+    epsilon: float | None
+    terms: Sanitized | None
+    curve: Floats
+
+
+def draw(ballots: BallotSource, mechanism: Mechanism, delta: float, entropy: Entropy) -> Priced:
+    """Price and draw in one pass: the tally that is priced is the one that is drawn."""
+    orders, start = DEFAULT_ORDERS, 0
+    levels, total = Levels.of(mechanism, ballots), np.zeros(len(orders))
+    outcome = np.empty((ballots.queries, ballots.labels), mechanism.outcomes)
+    for block in ballots.blocks():
+        tally = mechanism.tally(block)
         total += mechanism.total_cost(tally, orders=orders, bound="exact")
         if levels is not None:
             levels.add(tally)
+        outcome[start : start + block.queries] = mechanism.draw(tally, entropy)
+        start += block.queries
+    epsilon, terms = sanitize(levels, orders, delta, entropy)
+    return Priced(outcome, epsilon, terms, total)
 
-    # One pass: the tally that is priced is the one that is drawn. The draws stay here until the
-    # charge is on disk.
-    labels = issuer.draw(ballots, price)
-    shown, terms = sanitize(levels, orders, delta, issuer.entropy)
-    issuer.accounts.charge_sealed(total, {"queries": ballots.queries, **sizes(ballots)})
+
+def sealed(ballots: BallotSource, mechanism: Mechanism, delta: float, curve: Floats) -> Sealed:
+    """Return what these votes cost exactly, for the owner's eyes."""
     exact = Later(lambda: by_voter(mechanism, ballots, delta))
-    sealed = Sealed(
-        epsilon=epsilon(total, orders, delta),
-        rdp=total,
-        orders=orders,
+    return Sealed(
+        epsilon=epsilon(curve, DEFAULT_ORDERS, delta),
+        rdp=curve,
+        orders=DEFAULT_ORDERS,
         bound="exact",
         bills=partial(bills, mechanism, ballots, delta),
         epsilon_by_voter=Later(lambda: exact.value.epsilon),
@@ -60,10 +81,6 @@ def data_dependent(issuer: Issuer, ballots: BallotSource, parts: Parts | None) -
         epsilon_rdp=Later(lambda: exact.value.rdp),
         epsilon_pld=Later(lambda: exact.value.pld),
     )
-    made = issuer.publish(labels, ballots.voters, shown, terms=terms, sealed=sealed)
-    if parts is not None:
-        parts.keep(made)
-    return issuer.record(made, parts)
 
 
 class Levels:
@@ -98,10 +115,10 @@ class Levels:
 
 def sanitize(
     levels: Levels | None, orders: Floats, delta: float, entropy: Entropy
-) -> tuple[float | None, dict[str, Any]]:
+) -> tuple[float | None, Sanitized | None]:
     """Return an epsilon that may be published, and its public terms; None where unproved."""
     if levels is None:
-        return None, {}
+        return None, None
     orders = levels.few(orders)
     costs, cells = levels.costs(orders), int(levels.histogram.sum())
     order = rules.public_order(costs, orders, cells, delta)
@@ -115,7 +132,7 @@ def sanitize(
         float(ndtri(entropy.uniform(1)[0])),
         gamma,
     )
-    terms = {"order": order, "beta": beta, "sigma_s": sigma_s, "gamma": gamma, "price": price}
+    terms = Sanitized(order=order, beta=beta, sigma_s=sigma_s, gamma=gamma, price=price)
     return rules.statement_epsilon(upper, price, order, delta), terms
 
 
