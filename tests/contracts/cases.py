@@ -66,8 +66,8 @@ def random_votes(
 ) -> npt.NDArray[Any]:
     """Return votes that ``mechanism`` accepts: bool, or int8 with some missing."""
     votes = rng.random(shape) < share
-    if mechanism.most_ones is not None:
-        votes &= np.cumsum(votes, axis=2) <= mechanism.most_ones
+    if mechanism.max_positives is not None:
+        votes &= np.cumsum(votes, axis=2) <= mechanism.max_positives
     if not missing:
         return votes
     gaps = (rng.random(shape) < 0.15) | (rng.random((*shape[:2], 1)) < 0.15)

@@ -100,7 +100,7 @@ def test_the_worst_case_and_sealed_prices_are_those_of_the_release(name: str) ->
 def test_labels_are_wrong_as_all_outcomes_say(mechanism: Any, gate: pv.Gate | None) -> None:
     mechanism = replace(mechanism, gate=gate)
     votes = votes_for(mechanism, 30)
-    if mechanism.most_ones == 2:
+    if mechanism.max_positives == 2:
         votes = pv.Ballots.from_array(votes).clip(2).to_array()
     rng = np.random.default_rng(1)
     wanted = (rng.random((30, 3)) < 0.4).astype(np.int8)

@@ -35,14 +35,14 @@ def windowed_max(values: Floats, radius: int) -> Floats:
     values = np.asarray(values, np.float64)
     radius = min(radius, len(values) - 1)
     best = values.copy()
-    reach = 0
+    span = 0
     # A window is two overlapping half-size windows, so it doubles at each pass.
-    while reach < radius:
-        step = min(reach + 1, radius - reach)
+    while span < radius:
+        step = min(span + 1, radius - span)
         wider = best.copy()
         wider[step:] = np.maximum(wider[step:], best[:-step])
         wider[:-step] = np.maximum(wider[:-step], best[step:])
-        best, reach = wider, reach + step
+        best, span = wider, span + step
     return best
 
 
@@ -65,15 +65,15 @@ def check_table(
 
 
 def smooth_sensitivity(
-    costs: npt.ArrayLike, histogram: npt.ArrayLike, beta: float, reach: int = 1
+    costs: npt.ArrayLike, histogram: npt.ArrayLike, beta: float, max_shift: int = 1
 ) -> float:
     """Return S = max over d of e^{-beta d} * sum over cells of the local sensitivity at distance d.
 
     That is how much a cell's cost can change by one more ballot after d have changed: max over
-    |c' - c| <= d * reach of max over |c'' - c'| <= reach of |cost(c'') - cost(c')|.
+    |c' - c| <= d * max_shift of max over |c'' - c'| <= max_shift of |cost(c'') - cost(c')|.
 
-    One changed ballot moves every cell by at most ``reach`` levels, so the sum at distance d is at
-    most a neighbour's at d + 1: S(X) <= e^beta S(X') (Nissim et al. 2007, Definition 2.2), and
+    One changed ballot moves every cell by at most ``max_shift`` levels, so the sum at distance d is
+    at most a neighbour's at d + 1: S(X) <= e^beta S(X') (Nissim et al. 2007, Definition 2.2), and
     |f(X) - f(X')| <= min(S(X), S(X')). Proved for costs that are a table by cell, as of
     mechanisms that count single votes; others need their own proof.
 
@@ -82,7 +82,7 @@ def smooth_sensitivity(
     costs, histogram
         (levels,) two-sided cost of a cell, and number of cells, at each level: counts 0..n, or
         margins -n..n where votes can be missing.
-    reach
+    max_shift
         Levels that one ballot can move a cell by: 1 for counts, 2 for margins.
     beta
         Public and positive.
@@ -90,13 +90,15 @@ def smooth_sensitivity(
     table, cells = check_table(costs, histogram)
     beta = positive("beta", beta)
     # How much a cell's cost can change by one more ballot: the largest difference to a place within
-    # reach is one to the window's top or bottom.
-    change = np.maximum(windowed_max(table, reach) - table, table + windowed_max(-table, reach))
+    # max_shift is one to the window's top or bottom.
+    change = np.maximum(
+        windowed_max(table, max_shift) - table, table + windowed_max(-table, max_shift)
+    )
     seen = np.flatnonzero(cells)
-    furthest = -(-(len(table) - 1) // reach)  # from here on the window is the whole table
+    furthest = -(-(len(table) - 1) // max_shift)  # from here on the window is the whole table
 
     def total(distance: int) -> float:
-        return float(cells[seen] @ windowed_max(change, distance * reach)[seen])
+        return float(cells[seen] @ windowed_max(change, distance * max_shift)[seen])
 
     last = total(furthest)
     best = max(total(0), math.exp(-beta * furthest) * last)

@@ -41,9 +41,9 @@ def supremum(
     high = high - shift
     if high < low:
         return np.zeros(len(orders))
-    reach = max(high - low, scale)
+    width = max(high - low, scale)
     steps = scale * np.concatenate(
-        [np.linspace(0, 8, 129), np.geomspace(8, 8 + reach / scale, 200)]
+        [np.linspace(0, 8, 129), np.geomspace(8, 8 + width / scale, 200)]
     )
     around = [c + off for c in centres for off in (0.0, -shift / 2, -shift)]
     grid = np.concatenate([a + side * steps for a in around for side in (1, -1)])
@@ -81,7 +81,7 @@ def line_supremum(table: Floats, shift: int, spread: float, orders: Floats) -> F
     Parameters
     ----------
     table
-        (2 reach + 1, 2) log-probabilities of the two outcomes at -reach..reach.
+        (2 truncation + 1, 2) log-probabilities of both outcomes at -truncation..truncation.
     spread
         The noise's standard deviation. The costliest place for an order lies within about
         order x shift of the middle; an order for which it lies beyond the table costs infinity.
@@ -134,13 +134,13 @@ def heaviest_change(
     distinct, inverse = np.unique(weights[1:], return_inverse=True)
     prices = cost(distinct)
     single = np.concatenate([np.zeros((1, prices.shape[1])), prices[inverse.reshape(-1)]])
-    # Differences are rounded up to a ladder: they only matter when ballots must overlap.
-    ladder = np.linspace(0, float(weights[1:].max()), 25)[1:]
-    overlap_cost = np.concatenate([np.zeros((1, single.shape[1])), floor(ladder)])
+    # Differences are rounded up to a grid: they only matter when ballots must overlap.
+    grid = np.linspace(0, float(weights[1:].max()), 25)[1:]
+    overlap_cost = np.concatenate([np.zeros((1, single.shape[1])), floor(grid)])
     best = np.zeros(single.shape[1])
     for s in sizes:
         gap = np.abs(weights - weights[s]) if s else np.zeros(labels + 1)
-        rung = np.where(gap > 0, np.searchsorted(ladder, gap - 1e-15) + 1, 0)
+        rung = np.where(gap > 0, np.searchsorted(grid, gap - 1e-15) + 1, 0)
         for overlap in (np.maximum(0, s + sizes - labels), np.minimum(s, sizes)):
             total = (
                 (s - overlap)[:, None] * single[s]
@@ -207,8 +207,8 @@ def _beats(a: Floats, b: Floats) -> Floats:
     mode = np.where(left < 1e-9, 0.0, left)
     # At the edge the integrand may fall much faster than a Gaussian: follow its slope.
     fall = np.maximum(-(np.exp(-0.5 * b * b - _HALF_LOG_2PI - log_ndtr(-b)) + a), 1.0)
-    reach = np.where(mode == 0.0, np.minimum(9.0, 45.0 / fall), 9.0)
-    start, stop = np.maximum(mode - 9.0, 0.0), mode + reach
+    above = np.where(mode == 0.0, np.minimum(9.0, 45.0 / fall), 9.0)
+    start, stop = np.maximum(mode - 9.0, 0.0), mode + above
     half = ((stop - start) / 2)[..., None]
     x = start[..., None] + half * (1 + _LEGENDRE[0])
     terms = (

@@ -37,7 +37,7 @@ _MOST_BALLOTS = 243  # 3^5: beyond, listing every neighbour takes minutes an ele
 # Every integrand is entire and log-concave with curvature between 1 and the number of classes, so
 # a plain sum with this step (in units of sigma) is right to the last digits.
 _STEP = 1 / 8
-_REACH = 13.0
+_TRUNCATION = 13.0
 _TALLIES = 9  # of a label, told apart where all labels are listed together
 
 
@@ -287,7 +287,7 @@ def win_log_probs(counts: tuple[int, ...], sigma: float) -> dict[int, float]:
     even grid.
     """
     means = np.array(counts) / sigma
-    x = np.arange(means.min() - _REACH, means.max() + _REACH, _STEP)
+    x = np.arange(means.min() - _TRUNCATION, means.max() + _TRUNCATION, _STEP)
     cdf = log_ndtr(x - means[:, None])
     out = {}
     for count in set(counts):

@@ -393,7 +393,7 @@ def check_baseline(
         raise InputError("baseline", "must contain only 0 and 1")
     if ballots.sparse and guess.any():
         raise InputError("sparse ballots need a zero baseline: a silent voter casts zeros")
-    limit = mechanism.most_ones
+    limit = mechanism.max_positives
     if limit is not None and (guess.sum(axis=1) > limit).any():
         raise InputError("baseline", f"must have at most {limit} positives per query")
     return guess.astype(np.bool_)

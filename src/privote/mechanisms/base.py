@@ -170,7 +170,7 @@ class Mechanism(ABC):
     # -- facts, each with the answer of most mechanisms --------------------------------------------
 
     @property
-    def most_ones(self) -> int | None:
+    def max_positives(self) -> int | None:
         """How many ones a ballot may have; None if any number."""
         return None
 
@@ -229,7 +229,7 @@ class Mechanism(ABC):
     def every_ballot(self, labels: int, *, missing: bool = False) -> Labels:
         """Return every ballot that a voter may cast: (ballots, labels), -1 for a missing vote."""
         ballots = vectors(labels, (0, 1, -1) if missing else (0, 1))
-        most = self.most_ones
+        most = self.max_positives
         return ballots if most is None else ballots[(ballots == 1).sum(axis=1) <= most]
 
     def every_outcome(self, labels: int) -> Labels:

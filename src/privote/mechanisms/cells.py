@@ -212,8 +212,8 @@ class VoteMechanism(CellMechanism):
         # cells are few.
         if tally.voters > max(_TABLE_VOTERS, tally.counted.size):
             return super()._levels(tally)
-        ladder = MarginGrid(self, tally.voters, tally.missing)
-        return ladder.margins, ladder.places(tally.counted)
+        grid = MarginGrid(self, tally.voters, tally.missing)
+        return grid.margins, grid.places(tally.counted)
 
     def cost(self, tally: CellTally, orders: Floats, bound: str) -> Floats:
         """Price each query: the sum over labels of the worst neighbour's cost."""
@@ -308,7 +308,7 @@ class MarginGrid:
     """The levels on which the cells of a tally of single votes stand, and what one costs there.
 
     The cost of a query is the sum over its cells, and one changed ballot moves every cell by at
-    most ``reach`` levels: what prices of consensus are proved for.
+    most ``max_shift`` levels: what prices of consensus are proved for.
     """
 
     mechanism: VoteMechanism
@@ -316,21 +316,21 @@ class MarginGrid:
     missing: bool
 
     @property
-    def reach(self) -> int:
+    def max_shift(self) -> int:
         """How many levels one ballot can move a cell by."""
         return 2 if self.missing else 1
 
     @cached_property
     def margins(self) -> Counts:
         """The margin at each level; without missing votes every other one cannot occur."""
-        return np.arange(-self.voters, self.voters + 1, 3 - self.reach)
+        return np.arange(-self.voters, self.voters + 1, 3 - self.max_shift)
 
     def places(self, margins: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return where each margin stands among the levels, in as few bits as they come in."""
         wide = np.promote_types(margins.dtype, np.min_scalar_type(-2 * self.voters - 1))
         found = margins.astype(wide)
         found += self.voters
-        found //= 3 - self.reach
+        found //= 3 - self.max_shift
         return found
 
     def costs(self, levels: slice, orders: Floats) -> Floats:

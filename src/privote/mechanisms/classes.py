@@ -33,7 +33,7 @@ from .base import ABSTAIN, Gate, Labels, Mechanism, check_electorate
 
 _PANEL = 1.0  # in units of sigma
 _NODES, _NODE_WEIGHTS = roots_legendre(20)
-_REACH = 9.0  # every integrand is log-concave with curvature >= 1: e^-40 beyond 9 of its mode
+_TRUNCATION = 9.0  # every integrand is log-concave with curvature >= 1: e^-40 beyond 9 of its mode
 _WIDE = 80.0  # beyond this span, integrate around each mode instead of everywhere
 # The product of a huge number of cdfs climbs from 0 to 1 within a sliver; panels split at its
 # quantiles e^-t resolve it whatever the number is.
@@ -102,7 +102,8 @@ class ClassMechanism(Mechanism):
         """Return (query, voter, ballot) of every vote for a class; refuse other ballots."""
         query, voter, cast = block.speakers()
         size = cast.sum(axis=1)
-        over = np.flatnonzero(size > (block.labels if self.most_ones is None else self.most_ones))
+        most = block.labels if self.max_positives is None else self.max_positives
+        over = np.flatnonzero(size > most)
         if len(over):
             at = int(over[0])
             raise BallotError(
@@ -421,8 +422,8 @@ def _grid(means: Floats, log_mult: Floats, shift: float) -> tuple[Floats, Floats
     """Return nodes and log-weights, in units of sigma, that serve every class and neighbour."""
     # Only the crowd on the lowest level can be large; its maximum has cdf e^-t at these marks.
     marks = means[-1] + _quantile(_LOG_QUANTILES - log_mult[-1])
-    low = max(means[-1] - _REACH, marks[0]) - shift
-    high = max(means[0], marks[-1]) + _REACH + shift
+    low = max(means[-1] - _TRUNCATION, marks[0]) - shift
+    high = max(means[0], marks[-1]) + _TRUNCATION + shift
     spans = [(low, high)]
     if high - low > _WIDE:
         spans = _windows(means, log_mult, shift, low, high)
@@ -451,13 +452,13 @@ def _windows(
             pull = np.exp(log_mult - 0.5 * z * z - _HALF_LOG_2PI - log_ndtr(z)).sum(axis=1)
         rising = pull > middle - means
         left, right = np.where(rising, middle, left), np.where(rising, right, middle)
-    reach = _REACH + 2 * shift
+    radius = _TRUNCATION + 2 * shift
     spans: list[tuple[float, float]] = []
     for mode in np.sort(left):
-        if spans and mode - reach <= spans[-1][1]:
-            spans[-1] = (spans[-1][0], float(mode + reach))
+        if spans and mode - radius <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], float(mode + radius))
         else:
-            spans.append((float(mode - reach), float(mode + reach)))
+            spans.append((float(mode - radius), float(mode + radius)))
     return spans
 
 

@@ -35,7 +35,7 @@ class PluralityVoting(ClassMechanism):
     name: ClassVar[str] = "plurality"
 
     @property
-    def most_ones(self) -> int | None:
+    def max_positives(self) -> int | None:
         """One: a ballot names a winner, or nobody."""
         return 1
 

@@ -61,11 +61,6 @@ class PowersetVoting(ClassMechanism):
         """Return all sets, and small ones only."""
         return cls(sigma=1.5), cls(sigma=1.5, max_positives=2)
 
-    @property
-    def most_ones(self) -> int | None:
-        """As many as the largest set that can win."""
-        return self.max_positives
-
     def classes(self, labels: int) -> int:
         """Return the number of sets that can win, exactly."""
         return sum(_sizes(labels, self.max_positives))

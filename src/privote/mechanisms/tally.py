@@ -24,7 +24,7 @@ from .tau import whole_weight
 #: of n voters by at most n/200, and fits the byte that also holds -1 for a missing vote.
 PERCENT = 100
 CLIPPED = 1000  # steps of a vote where ballots are clipped: what rounding down loses is below 1/30
-_REACH = 7.1  # deviations: what lies beyond, on either side, has a probability below 1e-12
+_TRUNCATION = 7.1  # deviations: what lies beyond, on either side, has a probability below 1e-12
 _EVERY_SIZE = 200  # up to here every pair of ballots' sizes is tried; beyond, tau's own bound
 
 
@@ -179,8 +179,8 @@ class TallyVoting(Mechanism):
 
         The first and the last stand for all beyond them, too.
         """
-        reach = math.ceil(_REACH * self.noise.sigma) + 1
-        return np.arange(-reach, voters * self.steps + reach + 1)
+        truncation = math.ceil(_TRUNCATION * self.noise.sigma) + 1
+        return np.arange(-truncation, voters * self.steps + truncation + 1)
 
     def outcome_probabilities(self, votes: Any) -> Floats:
         """Return the probability of each of :meth:`support`: (queries, labels, tallies)."""
