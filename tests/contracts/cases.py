@@ -9,6 +9,7 @@ import numpy.typing as npt
 from tests.contracts.outside import LaplaceQuota, RandomBallot
 
 import privote as pv
+from privote.audit import subjects
 
 GATE = pv.Gate(threshold=3.5, sigma=1.2)
 
@@ -50,7 +51,7 @@ MECHANISMS: dict[str, pv.Mechanism] = {
     "outside votes, gate": LaplaceQuota(sigma=2.0, quota=0.3, gate=GATE),
     "outside ballots": RandomBallot(share=0.4),
 }
-AUDITED = [each for kind in pv.MECHANISMS.values() for each in kind.audited()]
+AUDITED = [each for kind in pv.MECHANISMS.values() for each in subjects(kind)]
 MECHANISMS |= {str(each): each for each in AUDITED if each not in MECHANISMS.values()}
 
 ORDERS = np.array([1.01, 1.5, 2.0, 5.0, 32.0, 1000.0])

@@ -12,6 +12,8 @@ from tests.refusals import refused
 
 import privote as pv
 from privote import planning
+from privote.audit.exact import row_probabilities
+from privote.audit.reference import Textbook
 from privote.planning.tuning import Trial, tune
 
 EPSILON, DELTA = 4.0, 1e-5
@@ -105,7 +107,8 @@ def test_labels_are_wrong_as_all_outcomes_say(mechanism: Any, gate: pv.Gate | No
     rng = np.random.default_rng(1)
     wanted = (rng.random((30, 3)) < 0.4).astype(np.int8)
     wanted[rng.random((30, 3)) < 0.1] = -1
-    rows, chances = mechanism.every_outcome(3), mechanism.joint_probabilities(votes)
+    rows = Textbook(mechanism, 4, 3).outcomes
+    chances = row_probabilities(mechanism.outcome_probabilities(votes), rows)
     one, answered = chances @ (rows == 1), chances @ (rows != -1)
     bad, known = np.where(wanted == 1, answered - one, one), wanted != -1
     answered = np.broadcast_to(answered, wanted.shape)

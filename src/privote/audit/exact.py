@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.renyi import Orders, check_orders
-from ..errors import whole
+from ..errors import InputError, whole
 from ..mechanisms import Mechanism
 from ..mechanisms.base import check_electorate
-from .reference import Floats, Ints, Textbook
+from ..mechanisms.cells import CellMechanism
+from ..votes.cube import Ballots
+from .reference import Floats, Ints, Labels, Textbook, definition
 
 #: From nearly Kullback-Leibler to nearly the largest ratio.
 AUDIT_ORDERS = (1.1, 2.0, 4.0, 16.0, 64.0)
@@ -180,8 +182,8 @@ def exact(
     divergence between the joint distributions of the whole label vector is computed by the
     definition, in both directions. It must not exceed ``rdp``, ``rdp_by_voter``,
     ``worst_case_rdp`` or ``contribution_rdp``, and ``outcome_probabilities`` must be the
-    textbook's. A mechanism from outside has no textbook: its own ``joint_log_probs`` are what is
-    compared with, and :func:`sampled` shows whether its draws follow them.
+    textbook's. A mechanism from outside has no textbook: its own ``outcome_probabilities`` are what
+    is compared with, and :func:`sampled` shows whether its draws follow them.
 
     Parameters
     ----------
@@ -207,7 +209,7 @@ def exact(
     whole("elections", elections)
     whole("seed", seed, 0)
     curve = check_orders(AUDIT_ORDERS if orders is None else orders)
-    book = Textbook(mechanism, voters, labels, missing=missing)
+    book = book_of(mechanism, voters, labels, missing=missing)
     cast = random_elections(book, elections, np.random.default_rng(seed))
     found = enumerate_neighbours(book, cast, curve)
     votes: npt.NDArray[Any] = book.ballots[cast]
@@ -290,7 +292,7 @@ def _audit_probabilities(
     show: Callable[[int], tuple[list[Any], None]],
 ) -> None:
     """Compare ``outcome_probabilities`` with the textbook's."""
-    mechanism: Any = book.mechanism
+    mechanism = book.mechanism
     if book.whole_line:  # label by label: too many rows
         values = mechanism.support(book.voters)[1:-1]  # the ends stand for all beyond
         own = mechanism.outcome_probabilities(votes)[..., 1:-1]
@@ -298,7 +300,8 @@ def _audit_probabilities(
         apart = apart.max(axis=(1, 2))
     else:
         true = np.exp(book.log_probs(book.census(cast)))
-        apart = np.abs(mechanism.joint_probabilities(votes) - true).max(axis=1)
+        own = row_probabilities(mechanism.outcome_probabilities(votes), book.outcomes)
+        apart = np.abs(own - true).max(axis=1)
     findings.compare(
         f"outcome_probabilities (difference / {_APART:g})",
         "either",
@@ -306,6 +309,48 @@ def _audit_probabilities(
         np.full((1, 1), _APART),
         show,
     )
+
+
+def row_probabilities(stated: Any, rows: Labels) -> Floats:
+    """Return ``outcome_probabilities``, as a mechanism states them, of rows: (queries, rows)."""
+    if isinstance(stated, list):  # the sets with votes; those without are alike
+        sets = [tuple(np.flatnonzero(row == 1).tolist()) for row in rows if row[0] != -1]
+        table = []
+        for entry in stated:
+            share = entry["unvoted"] / max(len(sets) - sum(each in entry for each in sets), 1)
+            abstain = [entry["abstain"]] if "abstain" in entry else []
+            table.append([entry.get(each, share) for each in sets] + abstain)
+        return np.array(table)
+    if stated.ndim == 2:
+        return np.asarray(stated)
+    return np.asarray(stated[:, np.arange(rows.shape[1]), rows].prod(axis=-1))
+
+
+class OwnWord(Textbook):
+    """A mechanism from outside, taken at its word: the book has no definition of it."""
+
+    independent = False
+
+    def _joint(self, census: Ints) -> Floats:
+        votes = np.array([np.repeat(self.ballots, counts, axis=0) for counts in census])
+        mechanism = self.mechanism
+        if not isinstance(mechanism, CellMechanism):
+            with np.errstate(divide="ignore"):
+                return np.log(
+                    row_probabilities(mechanism.outcome_probabilities(votes), self.outcomes)
+                )
+        # In logarithms, however rare a row is.
+        tallies = [mechanism.tally(block) for block in Ballots.of(votes).blocks()]
+        cells = np.concatenate([mechanism.log_probs(t.margins, t.voters) for t in tallies])
+        return np.asarray(cells[:, np.arange(self.labels), self.outcomes].sum(axis=-1))
+
+
+def book_of(mechanism: Mechanism, voters: int, labels: int, *, missing: bool = False) -> Textbook:
+    """Return the textbook of a mechanism, or its own word."""
+    if not isinstance(mechanism, Mechanism):
+        raise InputError("mechanism", "must be a privote mechanism", mechanism)
+    book = OwnWord if definition(type(mechanism)) is None else Textbook
+    return book(mechanism, voters, labels, missing=missing)
 
 
 # -- every neighbour ----------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from ..accounting.worst_case import argmax_supremum
 from ..entropy import Entropy
 from ..errors import BallotError, positive
 from ..votes.cube import BallotSource, Block
-from .base import ABSTAIN, Gate, Labels, Mechanism, check_electorate
+from .base import ABSTAIN, EXACT_OR_GAUSSIAN, Gate, Labels, Mechanism, check_electorate
 
 _PANEL = 1.0  # in units of sigma
 _NODES, _NODE_WEIGHTS = roots_legendre(20)
@@ -92,10 +92,6 @@ class ClassMechanism(Mechanism):
     def classes(self, labels: int) -> int:
         """Return M, the number of classes."""
 
-    @abstractmethod
-    def holding(self, labels: int) -> int:
-        """Return how many of the classes hold one given label, exactly."""
-
     def _vote(
         self, block: Block
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.bool_]]:
@@ -128,16 +124,6 @@ class ClassMechanism(Mechanism):
         """Refuse ballots that are not a vote for one class."""
         for block in ballots.blocks():
             self._vote(block)
-
-    def every_outcome(self, labels: int) -> Labels:
-        """Return every class as a row of labels, then with a gate the row held back as a whole."""
-        rows = self._every_class(labels)
-        held = np.full((0 if self.gate is None else 1, labels), ABSTAIN, np.int8)
-        return np.concatenate([rows, held])
-
-    def _every_class(self, labels: int) -> Labels:
-        """Return every class as a row of labels; only where there are few."""
-        return self.every_ballot(labels)
 
     def gate_probs(self, tally: ClassTally) -> Floats:
         """Return the probability that each query is held back, and that it is answered."""
@@ -217,36 +203,6 @@ class ClassMechanism(Mechanism):
             drawn[~entropy.bernoulli(gate[:, 1], gate[:, 0])] = ABSTAIN
         return drawn
 
-    def cell_probabilities(self, tally: ClassTally) -> Floats:
-        """Return the probability of 0, 1 and ABSTAIN in each cell: (queries, labels, 3)."""
-        one = self._chance_of_one(tally)
-        abstain, answer = np.split(self.gate_probs(tally), 2, 1)
-        zero = np.maximum(0.0, 1 - one)
-        parts = zero * answer, one * answer, np.broadcast_to(abstain, one.shape)
-        return np.stack(parts, axis=-1)
-
-    def _chance_of_one(self, tally: ClassTally) -> Floats:
-        """Return the probability of a 1 in each cell of an answered query: (queries, labels)."""
-        wins = np.exp(self.win_log_probs(tally))
-        labels = tally.ballots.shape[1]
-        one = np.zeros((len(wins), labels))
-        taken = np.zeros((len(wins), labels), np.int64)  # classes with votes that hold the label
-        for place in range(tally.profiles.shape[1]):
-            voted = tally.profiles[:, place] > 0
-            cast = tally.ballots[tally.winners[voted, place]]
-            one[voted] += wins[voted, place, None] * cast
-            taken[voted] += cast
-        seen = (tally.profiles > 0).sum(axis=1)[:, None]
-        # Of the classes without a vote, the share that holds the label. There may be 2^5000: the
-        # division is of exact integers, once for each pair of counts.
-        everywhere, holding = self.classes(labels), self.holding(labels)
-        wide = int(taken.max(initial=0)) + 1
-        pairs, at = np.unique(seen * wide + taken, return_inverse=True)
-        shares = [
-            (holding - pair % wide) / max(everywhere - pair // wide, 1) for pair in pairs.tolist()
-        ]
-        return np.asarray(one + wins[:, -1:] * np.asarray(shares)[at.reshape(taken.shape)])
-
     def cost(self, tally: ClassTally, orders: Floats, bound: str) -> Floats:
         """Price each query: the worst move of any one ballot."""
         total = np.empty((len(tally.profiles), len(orders)))
@@ -293,7 +249,7 @@ class ClassMechanism(Mechanism):
         self, voters: int, labels: int, orders: Orders | None = None, bound: str = "exact"
     ) -> Floats:
         """Return what one query costs at most: one vote leaves one class and joins another."""
-        self._check_bound(bound, self.worst_case_bounds)
+        self._check_bound(bound, EXACT_OR_GAUSSIAN)
         orders = check_orders(orders)
         check_electorate(voters, labels)
         vote = orders / self.sigma**2

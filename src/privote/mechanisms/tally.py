@@ -17,7 +17,7 @@ from ..accounting.renyi import Floats, Orders, check_orders
 from ..entropy import WIDEST_ROUNDED, Entropy
 from ..errors import InputError, UnavailableError, positive, whole
 from ..votes.cube import Ballots, BallotSource, Block, Counts, DenseBlock
-from .base import Bools, Mechanism, check_electorate
+from .base import EXACT_OR_GAUSSIAN, Mechanism, check_electorate
 from .tau import whole_weight
 
 #: Steps of a vote that is a probability. A percent is as fine as anybody states one, moves a tally
@@ -112,11 +112,6 @@ class TallyVoting(Mechanism):
         """Return all settings: a tally has no gate."""
         return ("sigma", "tau", "grid")
 
-    @classmethod
-    def audited(cls) -> tuple[Mechanism, ...]:
-        """Return whole ballots and clipped ones."""
-        return cls(sigma=2.0), cls(sigma=2.0, tau=1.2)
-
     def weights(self, labels: int) -> Counts:
         """Return what a one counts by the number of ones of its ballot, in steps: (labels + 1,)."""
         if self.tau is None:
@@ -160,17 +155,6 @@ class TallyVoting(Mechanism):
         """Draw the noisy tallies (queries, labels), in steps."""
         noise = entropy.rounded_gaussian(self.noise.sigma, tally.steps.size)
         return np.asarray(tally.steps + noise.reshape(tally.steps.shape))
-
-    def noise_free(self, block: Block) -> Bools:
-        """Return which labels more than half of the voters want: (queries, labels)."""
-        if self.steps == 1 or self.tau is not None:
-            return super().noise_free(block)
-        return np.asarray(2 * self.tally(block).steps > block.voters * self.steps)
-
-    def cell_probabilities(self, tally: Tally) -> Floats:
-        """Return how often the plain majority of a noisy tally is 0, 1, ABSTAIN: (.., .., 3)."""
-        one = self.noise.above(tally.voters * self.steps / 2 - tally.steps)
-        return np.stack([1 - one, one, np.zeros_like(one)], axis=-1)
 
     # -- outcomes ----------------------------------------------------------------------------------
 
@@ -238,7 +222,7 @@ class TallyVoting(Mechanism):
         A line in the order, and not the little less that rounded noise costs: then the price of
         all noises that are solved for one budget is the same at every order.
         """
-        self._check_bound(bound, self.worst_case_bounds)
+        self._check_bound(bound, EXACT_OR_GAUSSIAN)
         orders = check_orders(orders)
         check_electorate(voters, labels)
         return self.noise.gaussian_rdp(self.squared_shift(int(labels)), orders)
