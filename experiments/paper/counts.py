@@ -117,10 +117,8 @@ def worst_case(mechanism: Any, voters: int, labels: int, epsilon: float, delta: 
 
 def chances(mechanism: Any, votes: npt.NDArray[np.bool_]) -> Floats:
     """Return Pr[0], Pr[1], Pr[ABSTAIN] in each cell: (queries, labels, 3)."""
-    parts = [
-        cell_probabilities(mechanism, mechanism.tally(block)) for block in Ballots.of(votes).blocks()
-    ]
-    return np.concatenate(parts)
+    tallies = [mechanism.tally(block) for block in Ballots.of(votes).blocks()]
+    return np.concatenate([cell_probabilities(mechanism, tally) for tally in tallies])
 
 
 def utility(mechanism: Any, some: Electorate) -> dict[str, float]:

@@ -335,10 +335,9 @@ class OwnWord(Textbook):
         votes = np.array([np.repeat(self.ballots, counts, axis=0) for counts in census])
         mechanism = self.mechanism
         if not isinstance(mechanism, CellMechanism):
+            stated = mechanism.outcome_probabilities(votes)
             with np.errstate(divide="ignore"):
-                return np.log(
-                    row_probabilities(mechanism.outcome_probabilities(votes), self.outcomes)
-                )
+                return np.log(row_probabilities(stated, self.outcomes))
         # In logarithms, however rare a row is.
         tallies = [mechanism.tally(block) for block in Ballots.of(votes).blocks()]
         cells = np.concatenate([mechanism.log_probs(t.margins, t.voters) for t in tallies])
