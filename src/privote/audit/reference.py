@@ -9,6 +9,7 @@ ballots and as many outcomes.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
@@ -116,7 +117,6 @@ class Textbook:
         if self.whole_line:
             self._cuts = self._lumps(tallies)
         self.outcomes = self._every_outcome(tallies, most)
-        self._wins: dict[tuple[int, ...], dict[int, float]] = {}
 
     def _every_outcome(self, tallies: int, most: int) -> npt.NDArray[np.signedinteger[Any]]:
         """Return every row that may be released: (outcomes, labels)."""
@@ -288,7 +288,10 @@ class Textbook:
         profiles, which = np.unique(
             np.take_along_axis(counts, order, axis=1), axis=0, return_inverse=True
         )
-        table = np.array([self._profile(tuple(profile)) for profile in profiles.tolist()])
+        sigma, table = self.mechanism.sigma, np.empty(profiles.shape)
+        for row, profile in enumerate(profiles.tolist()):
+            wins = win_log_probs(tuple(profile), sigma)
+            table[row] = [wins[count] for count in profile]
         rows = np.empty(counts.shape)
         np.put_along_axis(rows, order, table[which.reshape(-1)], axis=1)
         if self.mechanism.gate is None:
@@ -296,13 +299,8 @@ class Textbook:
         abstain, answer = self._gate(counts.max(axis=1))
         return np.concatenate([rows + answer[:, None], abstain[:, None]], axis=1)
 
-    def _profile(self, counts: tuple[int, ...]) -> list[float]:
-        """Return the log-probability that each class wins, in the order of ``counts``."""
-        if counts not in self._wins:
-            self._wins[counts] = win_log_probs(counts, self.mechanism.sigma)
-        return [self._wins[counts][count] for count in counts]
 
-
+@lru_cache(maxsize=4096)
 def win_log_probs(counts: tuple[int, ...], sigma: float) -> dict[int, float]:
     """Return, for each distinct count, the log-probability that *one* class with it wins.
 
