@@ -186,7 +186,6 @@ def test_bad_arguments():
         None: lambda: sanitize.published_cost_2018(5, 0.1, 1.0),
         "gamma": lambda: sanitize.z_value(0.6),
         "order": lambda: sanitize.release_cost(1.0, 0.1, 1.0),
-        "histogram": lambda: sanitize.smooth_sensitivity([1.0, 2.0], [1, 2, 3], 0.1),
         "costs": lambda: sanitize.smooth_sensitivity([1.0, math.inf], [1, 2], 0.1),
     }.items():
         with refused(argument):

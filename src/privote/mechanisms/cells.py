@@ -18,10 +18,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting.exact import LogProbs, shift_costs
 from ..accounting.pate2018 import theorem6
 from ..accounting.renyi import Floats, Orders, check_orders
-from ..accounting.worst_case import supremum
+from ..accounting.worst_case import LogProbs, shift_costs, supremum
 from ..entropy import Chances, Entropy
 from ..errors import InputError, UnavailableError
 from ..votes.cube import Block, Counts, DenseBlock

@@ -11,10 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting.exact import clipped_sum, shift_costs
 from ..accounting.gaussian import GaussianLink
 from ..accounting.renyi import Floats, Orders, check_orders, divergence
-from ..accounting.worst_case import heaviest_change
+from ..accounting.worst_case import clipped_sum, heaviest_change, shift_costs
 from ..errors import InputError, positive, whole
 from ..votes.cube import Block
 from .base import EXACT_OR_GAUSSIAN, Gate, check_electorate
