@@ -226,7 +226,7 @@ def prepare(
         )
     most = None
     if isinstance(mechanism, Mechanism):
-        most = mechanism.most_ones
+        most = mechanism.max_positives
         if ballots.resolution > mechanism.resolution:
             raise InputError("votes", "must be 0, 1 or missing; only tallies take probabilities")
         mechanism.check(ballots)
@@ -759,7 +759,7 @@ class Electorate:
     def _labelling(
         self, ballots: BallotSource, baseline: Any, names: Sequence[str] | None
     ) -> Labelling:
-        most = self.mechanism.most_ones
+        most = self.mechanism.max_positives
         return Labelling(
             ballots=ballots,
             cost=self._cost,
