@@ -114,7 +114,7 @@ class MarginHistogram:
 
 
 def sanitize(
-    levels: Levels | None, orders: Floats, delta: float, entropy: Entropy
+    levels: MarginHistogram | None, orders: Floats, delta: float, entropy: Entropy
 ) -> tuple[float | None, Sanitized | None]:
     """Return an epsilon that may be published, and its public terms; None where unproved."""
     if levels is None:
