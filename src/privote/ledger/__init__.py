@@ -612,8 +612,6 @@ class Run:
             Digests of the files that were written, by name.
         """
         self._delivered = True
-        if not self.ledger.is_persistent:
-            return
         with self.ledger.transaction() as state:
             run = state.runs[self.number]
             if run.status != "committed" or run.holder != self._holder:
@@ -625,8 +623,8 @@ class Run:
 
     def _clear(self) -> None:
         """Remove the outbox; whoever comes next sweeps what cannot be removed."""
-        assert self.ledger.location is not None
-        for outbox in Outbox.beside(self.ledger.location.file, self.number):
+        location = self.ledger.location
+        for outbox in () if location is None else Outbox.beside(location.file, self.number):
             outbox.remove()
 
     def __enter__(self) -> Run:

@@ -14,9 +14,9 @@ import privote as pv
 from privote.accounting import sanitize as rules
 from privote.accounting.renyi import divergence
 from privote.entropy import Entropy
-from privote.guardian import consensus
-from privote.guardian.consensus import MarginHistogram
-from privote.release import Later, Sealed
+from privote.guarantees import Later, Sealed
+from privote.guarantees import data_dependent as consensus
+from privote.guarantees.data_dependent import MarginHistogram
 
 ORDERS = np.array([1.5, 2.0, 16.0])
 
@@ -76,13 +76,13 @@ def test_what_leaves_follows_from_the_levels_and_the_reach(kind: type, max_shift
     votes = (np.random.default_rng(3).random((40, 30, 3)) < 0.2).astype(kind)
     found = levels(pv.BinaryVoting(sigma=4.0), votes)
     shown, terms = consensus.sanitize(found, pv.DEFAULT_ORDERS, DELTA, Entropy(5))
-    order = terms["order"]
+    order = terms.order
     table = found.costs(np.array([order]))[0]
     cost = float(found.histogram @ table)
-    scale = rules.smooth_sensitivity(table, found.histogram, terms["beta"], max_shift)
+    scale = rules.smooth_sensitivity(table, found.histogram, terms.beta, max_shift)
     drawn = float(ndtri(Entropy(5).uniform(1)[0]))
-    upper = rules.sanitized_upper(cost, scale, terms["sigma_s"], drawn, terms["gamma"])
-    assert shown == rules.statement_epsilon(upper, terms["price"], order, DELTA)
+    upper = rules.sanitized_upper(cost, scale, terms.sigma_s, drawn, terms.gamma)
+    assert shown == rules.statement_epsilon(upper, terms.price, order, DELTA)
 
 
 def empty(voters: int, mechanism: pv.BinaryVoting) -> MarginHistogram:
