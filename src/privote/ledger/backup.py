@@ -128,7 +128,8 @@ def _write(
 def _read(path: str | os.PathLike[str]) -> tuple[Backup, Verification]:
     """Return what a backup holds, and what is wrong with its entries."""
     file, chain = check_file(path, "backup"), Chain.from_environment()
-    with closing(SQLiteStore(file, _FORM, create=False, content=file.read_bytes())) as store:
+    content = file.read_bytes() or b"empty"  # SQLite takes no bytes for a lack of memory
+    with closing(SQLiteStore(file, _FORM, create=False, content=content)) as store:
         problems = store.problems()
         facts = [] if problems else store.run("SELECT anchor, key FROM backup")
         if len(facts) != 1:
