@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .accounting.allowance import FACTOR
+from .accounting.filters import fitting
 from .accounting.renyi import DEFAULT_ORDERS, Floats, epsilon_at, rounded_up
 from .entropy import Entropy
 from .errors import BudgetError, InputError, PrivoteWarning, whole
@@ -225,7 +226,7 @@ def prepare(
         )
     most = None
     if isinstance(mechanism, Mechanism):
-        most = mechanism.most_ones
+        most = mechanism.max_positives
         if ballots.resolution > mechanism.resolution:
             raise InputError("votes", "must be 0, 1 or missing; only tallies take probabilities")
         mechanism.check(ballots)
@@ -366,7 +367,7 @@ class Labelling:
         def price(epsilon: float) -> Floats:
             if epsilon == self.cost.epsilon:
                 return fit * each
-            return worst_case.fitting(each, epsilon, self.cost.delta, self.ballots.queries) * each
+            return fitting(each, epsilon, self.cost.delta, self.ballots.queries) * each
 
         outcome = {"outcome": (mechanism.outcomes, (fit, self.ballots.labels))}
         return replace(request, price=price, layout=outcome)
@@ -421,8 +422,11 @@ class Labelling:
         guarantee = self._guaranteed(
             run, priced.outcome, self.mechanism, priced.epsilon, terms=priced.terms
         )
-        outcome = _outcome(priced.outcome, guarantee)
-        run.commit(outcome, queries=len(priced.outcome), curve=priced.curve.tolist())
+        run.commit(
+            _outcome(priced.outcome, guarantee),
+            queries=len(priced.outcome),
+            curve=priced.curve.tolist(),
+        )
         return data_dependent.sealed(self.ballots, self.mechanism, self.cost.delta, priced.curve)
 
     def _draw_limited(self, run: Run, request: Request) -> Sealed:
@@ -494,7 +498,7 @@ class Labelling:
         """Return the release of what was committed; nothing here looks at a vote."""
         ballots, labels = self.ballots, outcome.arrays["outcome"]
         guarantee = Guarantee.of_facts(outcome.facts)
-        names, reasons = ballots.query_names, ()
+        names, reasons = ballots.query_names, tuple[str, ...]()
         if 0 < len(labels) < ballots.queries:
             reasons = (f"{STOPPED} {len(labels)} of {ballots.queries} queries: {_NEXT}.",)
         release = Release.of_outcome(
@@ -755,7 +759,7 @@ class Electorate:
     def _labelling(
         self, ballots: BallotSource, baseline: Any, names: Sequence[str] | None
     ) -> Labelling:
-        most = self.mechanism.most_ones
+        most = self.mechanism.max_positives
         return Labelling(
             ballots=ballots,
             cost=self._cost,

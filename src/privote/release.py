@@ -326,8 +326,9 @@ def _of_facts(
         values[name] = None if values[name] is None else tuple(map(str, values[name]))
     values["decided"] = "likely" if values["decided"] is None else _check_rule(values["decided"])
     names = None if query_names is None else tuple(map(str, query_names))
-    guarantee = Guarantee.of_facts(facts["guarantee"])
-    release = Release(labels=labels, guarantee=guarantee, query_names=names, **arrays, **values)
+    values |= {**arrays, "query_names": names, "guarantee": Guarantee.of_facts(facts["guarantee"])}
+    release = Release(labels=labels, **values)
+    guarantee = release.guarantee
     if release.facts()["sha256"] != facts["sha256"]:
         raise ValueError("it was edited: its labels, tallies or names do not match")
     outcome = labels if release.tallies is None else release.tallies

@@ -142,11 +142,9 @@ def _draw(
     for number, start in enumerate(range(0, draws, step)):
         size = min(step, draws - start)
         # One seed for both worlds would make their noise alike, and the test too kind.
-        own = (
-            None
-            if seed is None
-            else int(np.random.SeedSequence([seed, world, number]).generate_state(1)[0])
-        )
+        own = seed
+        if seed is not None:
+            own = int(np.random.SeedSequence([seed, world, number]).generate_state(1)[0])
         labelled = mechanism.release(np.tile(votes, (size, 1, 1)), seed=own)
         parts.append(labelled.reshape(size, queries * labels))
     return np.concatenate(parts)

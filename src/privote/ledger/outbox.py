@@ -125,11 +125,11 @@ class Outbox:
         room = size - sum(array.nbytes for array in arrays)
         if len(text) > room:
             raise ValueError(f"facts need {len(text)} bytes, and the reservation has {room}")
-        with open(self.path, "r+b", buffering=0) as file:
-            for piece in (text.ljust(room), *(array.data.cast("B") for array in arrays)):
-                start = 0
-                while start < len(piece):
-                    start += file.write(piece[start : start + _PIECE])
+        with open(self.path, "r+b") as file:
+            file.write(text.ljust(room))
+            for array in arrays:
+                file.write(array.data.cast("B"))
+            file.flush()
             os.fsync(file.fileno())
 
     def read(self) -> Outcome | None:

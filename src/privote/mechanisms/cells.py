@@ -18,10 +18,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting.exact import LogProbs, shift_costs
 from ..accounting.pate2018 import theorem6
 from ..accounting.renyi import Floats, Orders, check_orders
-from ..accounting.worst_case import supremum
+from ..accounting.worst_case import LogProbs, shift_costs, supremum
 from ..entropy import Chances, Entropy
 from ..errors import InputError, UnavailableError
 from ..votes.cube import Block, Counts, DenseBlock
@@ -96,32 +95,9 @@ class CellMechanism(Mechanism):
 
     def outcome_probabilities(self, votes: Any) -> Floats:
         """Return the probability of 0, 1 (and ABSTAIN) in each cell: (queries, labels, 2 or 3)."""
-        return np.asarray(np.exp(self._cells(votes)))
-
-    def _cells(self, votes: Any) -> Floats:
         tallies = [self.tally(block) for block in self._accept(votes).blocks()]
-        return np.concatenate([self.log_probs(t.margins, t.voters) for t in tallies])
-
-    def joint_probabilities(self, votes: Any) -> Floats:
-        """Return the probability of each whole row: the labels are drawn one by one."""
-        return np.asarray(self._of_rows(self.outcome_probabilities(votes)).prod(axis=-1))
-
-    def joint_log_probs(self, votes: Any) -> Floats:
-        """Return the log-probability of each whole row, however rare it is."""
-        return np.asarray(self._of_rows(self._cells(votes)).sum(axis=-1))
-
-    def _of_rows(self, cells: Floats) -> Floats:
-        """Return what each cell of each possible row has: (queries, outcomes, labels)."""
-        rows = self.every_outcome(cells.shape[1])  # ABSTAIN, -1, is the last column
-        return np.asarray(cells[:, np.arange(cells.shape[1]), rows])
-
-    def cell_probabilities(self, tally: CellTally) -> Floats:
-        """Return the probability of 0, 1 and ABSTAIN in each cell: (queries, labels, 3)."""
-        levels, index = self._levels(tally)
-        table = np.exp(self.log_probs(levels, tally.voters))
-        if self.gate is None:
-            table = np.concatenate([table, np.zeros((len(table), 1))], axis=1)
-        return np.asarray(table[index])
+        cells = np.concatenate([self.log_probs(t.margins, t.voters) for t in tallies])
+        return np.asarray(np.exp(cells))
 
     def draw(self, tally: CellTally, entropy: Entropy) -> Labels:
         """Draw 0, 1 or ABSTAIN for every cell (queries, labels)."""
@@ -179,18 +155,16 @@ class VoteMechanism(CellMechanism):
 
     contribution_unit: ClassVar[str] = "vote"
     bounds: ClassVar[tuple[str, ...]] = ("exact",)
-    worst_case_bounds: ClassVar[tuple[str, ...]] = ("exact",)
+    _worst_case_bounds: ClassVar[tuple[str, ...]] = ("exact",)
 
     @property
     def rises(self) -> bool:
         """Whether a cell releases one bit that never gets likelier to be 1 by losing a yes."""
         return False
 
-    def noise_free(self, block: Block) -> Bools:
-        """Return which labels are likelier 1 than 0: (queries, labels)."""
-        tally = self.tally(block)
-        vote = self.vote_log_probs(tally.margins, tally.voters)
-        return np.asarray(vote[..., 1] > vote[..., 0])
+    def counts_missing(self, missing: bool) -> bool:
+        """Return whether a missing vote, if there may be one, counts for neither side."""
+        return False
 
     def tally(self, block: Block) -> CellTally:
         """Return the margins (queries, labels)."""
@@ -212,8 +186,8 @@ class VoteMechanism(CellMechanism):
         # cells are few.
         if tally.voters > max(_TABLE_VOTERS, tally.counted.size):
             return super()._levels(tally)
-        ladder = MarginGrid(self, tally.voters, tally.missing)
-        return ladder.margins, ladder.places(tally.counted)
+        grid = MarginGrid(self, tally.voters, tally.missing)
+        return grid.margins, grid.places(tally.counted)
 
     def cost(self, tally: CellTally, orders: Floats, bound: str) -> Floats:
         """Price each query: the sum over labels of the worst neighbour's cost."""
@@ -288,7 +262,7 @@ class VoteMechanism(CellMechanism):
         self, voters: int, labels: int, orders: Orders | None = None, bound: str = "exact"
     ) -> Floats:
         """Return what one query costs at most: every label flips at its costliest margin."""
-        self._check_bound(bound, self.worst_case_bounds)
+        self._check_bound(bound, self._worst_case_bounds)
         orders = check_orders(orders)
         check_electorate(voters, labels)
         return labels * self._worst_vote(int(voters), orders, bound)
@@ -308,7 +282,7 @@ class MarginGrid:
     """The levels on which the cells of a tally of single votes stand, and what one costs there.
 
     The cost of a query is the sum over its cells, and one changed ballot moves every cell by at
-    most ``reach`` levels: what prices of consensus are proved for.
+    most ``max_shift`` levels: what prices of consensus are proved for.
     """
 
     mechanism: VoteMechanism
@@ -316,21 +290,21 @@ class MarginGrid:
     missing: bool
 
     @property
-    def reach(self) -> int:
+    def max_shift(self) -> int:
         """How many levels one ballot can move a cell by."""
         return 2 if self.missing else 1
 
     @cached_property
     def margins(self) -> Counts:
         """The margin at each level; without missing votes every other one cannot occur."""
-        return np.arange(-self.voters, self.voters + 1, 3 - self.reach)
+        return np.arange(-self.voters, self.voters + 1, 3 - self.max_shift)
 
     def places(self, margins: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return where each margin stands among the levels, in as few bits as they come in."""
         wide = np.promote_types(margins.dtype, np.min_scalar_type(-2 * self.voters - 1))
         found = margins.astype(wide)
         found += self.voters
-        found //= 3 - self.reach
+        found //= 3 - self.max_shift
         return found
 
     def costs(self, levels: slice, orders: Floats) -> Floats:

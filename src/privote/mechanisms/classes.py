@@ -29,11 +29,11 @@ from ..accounting.worst_case import argmax_supremum
 from ..entropy import Entropy
 from ..errors import BallotError, positive
 from ..votes.cube import BallotSource, Block
-from .base import ABSTAIN, Gate, Labels, Mechanism, check_electorate
+from .base import ABSTAIN, EXACT_OR_GAUSSIAN, Gate, Labels, Mechanism, check_electorate
 
 _PANEL = 1.0  # in units of sigma
 _NODES, _NODE_WEIGHTS = roots_legendre(20)
-_REACH = 9.0  # every integrand is log-concave with curvature >= 1: e^-40 beyond 9 of its mode
+_TRUNCATION = 9.0  # every integrand is log-concave with curvature >= 1: e^-40 beyond 9 of its mode
 _WIDE = 80.0  # beyond this span, integrate around each mode instead of everywhere
 # The product of a huge number of cdfs climbs from 0 to 1 within a sliver; panels split at its
 # quantiles e^-t resolve it whatever the number is.
@@ -92,17 +92,14 @@ class ClassMechanism(Mechanism):
     def classes(self, labels: int) -> int:
         """Return M, the number of classes."""
 
-    @abstractmethod
-    def holding(self, labels: int) -> int:
-        """Return how many of the classes hold one given label, exactly."""
-
     def _vote(
         self, block: Block
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.bool_]]:
         """Return (query, voter, ballot) of every vote for a class; refuse other ballots."""
         query, voter, cast = block.speakers()
         size = cast.sum(axis=1)
-        over = np.flatnonzero(size > (block.labels if self.most_ones is None else self.most_ones))
+        most = block.labels if self.max_positives is None else self.max_positives
+        over = np.flatnonzero(size > most)
         if len(over):
             at = int(over[0])
             raise BallotError(
@@ -127,16 +124,6 @@ class ClassMechanism(Mechanism):
         """Refuse ballots that are not a vote for one class."""
         for block in ballots.blocks():
             self._vote(block)
-
-    def every_outcome(self, labels: int) -> Labels:
-        """Return every class as a row of labels, then with a gate the row held back as a whole."""
-        rows = self._every_class(labels)
-        held = np.full((0 if self.gate is None else 1, labels), ABSTAIN, np.int8)
-        return np.concatenate([rows, held])
-
-    def _every_class(self, labels: int) -> Labels:
-        """Return every class as a row of labels; only where there are few."""
-        return self.every_ballot(labels)
 
     def gate_probs(self, tally: ClassTally) -> Floats:
         """Return the probability that each query is held back, and that it is answered."""
@@ -216,36 +203,6 @@ class ClassMechanism(Mechanism):
             drawn[~entropy.bernoulli(gate[:, 1], gate[:, 0])] = ABSTAIN
         return drawn
 
-    def cell_probabilities(self, tally: ClassTally) -> Floats:
-        """Return the probability of 0, 1 and ABSTAIN in each cell: (queries, labels, 3)."""
-        one = self._chance_of_one(tally)
-        abstain, answer = np.split(self.gate_probs(tally), 2, 1)
-        zero = np.maximum(0.0, 1 - one)
-        parts = zero * answer, one * answer, np.broadcast_to(abstain, one.shape)
-        return np.stack(parts, axis=-1)
-
-    def _chance_of_one(self, tally: ClassTally) -> Floats:
-        """Return the probability of a 1 in each cell of an answered query: (queries, labels)."""
-        wins = np.exp(self.win_log_probs(tally))
-        labels = tally.ballots.shape[1]
-        one = np.zeros((len(wins), labels))
-        taken = np.zeros((len(wins), labels), np.int64)  # classes with votes that hold the label
-        for place in range(tally.profiles.shape[1]):
-            voted = tally.profiles[:, place] > 0
-            cast = tally.ballots[tally.winners[voted, place]]
-            one[voted] += wins[voted, place, None] * cast
-            taken[voted] += cast
-        seen = (tally.profiles > 0).sum(axis=1)[:, None]
-        # Of the classes without a vote, the share that holds the label. There may be 2^5000: the
-        # division is of exact integers, once for each pair of counts.
-        everywhere, holding = self.classes(labels), self.holding(labels)
-        wide = int(taken.max(initial=0)) + 1
-        pairs, at = np.unique(seen * wide + taken, return_inverse=True)
-        shares = [
-            (holding - pair % wide) / max(everywhere - pair // wide, 1) for pair in pairs.tolist()
-        ]
-        return np.asarray(one + wins[:, -1:] * np.asarray(shares)[at.reshape(taken.shape)])
-
     def cost(self, tally: ClassTally, orders: Floats, bound: str) -> Floats:
         """Price each query: the worst move of any one ballot."""
         total = np.empty((len(tally.profiles), len(orders)))
@@ -292,7 +249,7 @@ class ClassMechanism(Mechanism):
         self, voters: int, labels: int, orders: Orders | None = None, bound: str = "exact"
     ) -> Floats:
         """Return what one query costs at most: one vote leaves one class and joins another."""
-        self._check_bound(bound, self.worst_case_bounds)
+        self._check_bound(bound, EXACT_OR_GAUSSIAN)
         orders = check_orders(orders)
         check_electorate(voters, labels)
         vote = orders / self.sigma**2
@@ -421,8 +378,8 @@ def _grid(means: Floats, log_mult: Floats, shift: float) -> tuple[Floats, Floats
     """Return nodes and log-weights, in units of sigma, that serve every class and neighbour."""
     # Only the crowd on the lowest level can be large; its maximum has cdf e^-t at these marks.
     marks = means[-1] + _quantile(_LOG_QUANTILES - log_mult[-1])
-    low = max(means[-1] - _REACH, marks[0]) - shift
-    high = max(means[0], marks[-1]) + _REACH + shift
+    low = max(means[-1] - _TRUNCATION, marks[0]) - shift
+    high = max(means[0], marks[-1]) + _TRUNCATION + shift
     spans = [(low, high)]
     if high - low > _WIDE:
         spans = _windows(means, log_mult, shift, low, high)
@@ -451,13 +408,13 @@ def _windows(
             pull = np.exp(log_mult - 0.5 * z * z - _HALF_LOG_2PI - log_ndtr(z)).sum(axis=1)
         rising = pull > middle - means
         left, right = np.where(rising, middle, left), np.where(rising, right, middle)
-    reach = _REACH + 2 * shift
+    radius = _TRUNCATION + 2 * shift
     spans: list[tuple[float, float]] = []
     for mode in np.sort(left):
-        if spans and mode - reach <= spans[-1][1]:
-            spans[-1] = (spans[-1][0], float(mode + reach))
+        if spans and mode - radius <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], float(mode + radius))
         else:
-            spans.append((float(mode - reach), float(mode + reach)))
+            spans.append((float(mode - radius), float(mode + radius)))
     return spans
 
 

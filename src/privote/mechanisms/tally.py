@@ -17,14 +17,14 @@ from ..accounting.renyi import Floats, Orders, check_orders
 from ..entropy import WIDEST_ROUNDED, Entropy
 from ..errors import InputError, UnavailableError, positive, whole
 from ..votes.cube import Ballots, BallotSource, Block, Counts, DenseBlock
-from .base import Bools, Mechanism, check_electorate
+from .base import EXACT_OR_GAUSSIAN, Mechanism, check_electorate
 from .tau import whole_weight
 
 #: Steps of a vote that is a probability. A percent is as fine as anybody states one, moves a tally
 #: of n voters by at most n/200, and fits the byte that also holds -1 for a missing vote.
 PERCENT = 100
 CLIPPED = 1000  # steps of a vote where ballots are clipped: what rounding down loses is below 1/30
-_REACH = 7.1  # deviations: what lies beyond, on either side, has a probability below 1e-12
+_TRUNCATION = 7.1  # deviations: what lies beyond, on either side, has a probability below 1e-12
 _EVERY_SIZE = 200  # up to here every pair of ballots' sizes is tried; beyond, tau's own bound
 
 
@@ -112,11 +112,6 @@ class TallyVoting(Mechanism):
         """Return all settings: a tally has no gate."""
         return ("sigma", "tau", "grid")
 
-    @classmethod
-    def audited(cls) -> tuple[Mechanism, ...]:
-        """Return whole ballots and clipped ones."""
-        return cls(sigma=2.0), cls(sigma=2.0, tau=1.2)
-
     def weights(self, labels: int) -> Counts:
         """Return what a one counts by the number of ones of its ballot, in steps: (labels + 1,)."""
         if self.tau is None:
@@ -161,17 +156,6 @@ class TallyVoting(Mechanism):
         noise = entropy.rounded_gaussian(self.noise.sigma, tally.steps.size)
         return np.asarray(tally.steps + noise.reshape(tally.steps.shape))
 
-    def noise_free(self, block: Block) -> Bools:
-        """Return which labels more than half of the voters want: (queries, labels)."""
-        if self.steps == 1 or self.tau is not None:
-            return super().noise_free(block)
-        return np.asarray(2 * self.tally(block).steps > block.voters * self.steps)
-
-    def cell_probabilities(self, tally: Tally) -> Floats:
-        """Return how often the plain majority of a noisy tally is 0, 1, ABSTAIN: (.., .., 3)."""
-        one = self.noise.above(tally.voters * self.steps / 2 - tally.steps)
-        return np.stack([1 - one, one, np.zeros_like(one)], axis=-1)
-
     # -- outcomes ----------------------------------------------------------------------------------
 
     def support(self, voters: int) -> Counts:
@@ -179,8 +163,8 @@ class TallyVoting(Mechanism):
 
         The first and the last stand for all beyond them, too.
         """
-        reach = math.ceil(_REACH * self.noise.sigma) + 1
-        return np.arange(-reach, voters * self.steps + reach + 1)
+        truncation = math.ceil(_TRUNCATION * self.noise.sigma) + 1
+        return np.arange(-truncation, voters * self.steps + truncation + 1)
 
     def outcome_probabilities(self, votes: Any) -> Floats:
         """Return the probability of each of :meth:`support`: (queries, labels, tallies)."""
@@ -238,7 +222,7 @@ class TallyVoting(Mechanism):
         A line in the order, and not the little less that rounded noise costs: then the price of
         all noises that are solved for one budget is the same at every order.
         """
-        self._check_bound(bound, self.worst_case_bounds)
+        self._check_bound(bound, EXACT_OR_GAUSSIAN)
         orders = check_orders(orders)
         check_electorate(voters, labels)
         return self.noise.gaussian_rdp(self.squared_shift(int(labels)), orders)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -11,16 +11,14 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting.exact import clipped_sum, shift_costs
 from ..accounting.gaussian import GaussianLink
 from ..accounting.renyi import Floats, Orders, check_orders, divergence
-from ..accounting.worst_case import heaviest_change
+from ..accounting.worst_case import clipped_sum, heaviest_change, shift_costs
 from ..errors import InputError, positive, whole
 from ..votes.cube import Block
-from .base import Counted, Gate, Mechanism, check_electorate
+from .base import EXACT_OR_GAUSSIAN, Gate, check_electorate
 from .cells import SEARCHED_VOTERS, CellMechanism, CellTally, costliest_move
 
-_LARGEST_GRID = 1 << 40  # in a coalition: sums of ballots stay within 64 bits
 _EVERY_SIZE = 1000  # up to here every pair of ballots' sizes is tried; beyond, the Gaussian bound
 _EXACT_LABELS = 64  # up to here each weight has its own search; beyond, weights share 128 of them
 
@@ -78,11 +76,6 @@ class TauVoting(CellMechanism):
         """Return log Pr[0], log Pr[1] on the last axis: (..., 2). Margins are real."""
         return GaussianLink(sigma=self.sigma).log_probs(margins, voters)
 
-    @classmethod
-    def audited(cls) -> tuple[Mechanism, ...]:
-        """Return both norms, with bounds that clip small ballots."""
-        return cls(sigma=2.0, tau=1.2), cls(sigma=2.0, tau=1.5, norm=1)
-
     def weights(self, labels: int) -> Floats:
         """Return what a one counts by the number of ones of its ballot: (labels + 1,)."""
         if self.grid is not None:
@@ -97,21 +90,6 @@ class TauVoting(CellMechanism):
         sizes = range(1, labels + 1)
         weights = [whole_weight(self.tau, self.norm, self.grid, size) for size in sizes]
         return np.array([0, *weights], np.int64)
-
-    def with_grid(self, steps: int) -> Mechanism:
-        """Return the same mechanism with whole weights; itself if it has a grid already."""
-        return self if self.grid is not None else replace(self, grid=steps)
-
-    def counted(self, labels: int) -> Counted:
-        """Return how a coalition counts: each yes by its ballot's whole weight."""
-        if self.grid is None or self.grid > _LARGEST_GRID:
-            raise InputError(
-                "grid",
-                "must be at most 2^40 in a coalition",
-                self.grid,
-            )
-        weights = tuple(int(weight) for weight in self.grid_weights(labels))
-        return Counted(vote=GaussianLink(sigma=self.sigma), unit=self.grid, weights=weights)
 
     def tally(self, block: Block) -> CellTally:
         """Return the real margins 2c - n of clipped ballots (queries, labels)."""
@@ -237,7 +215,7 @@ class TauVoting(CellMechanism):
         Not the paper's order * tau^2 / sigma^2, which holds for one noise and not for PATE's two:
         the costliest pair of clipped ballots (:func:`.heaviest_change`).
         """
-        self._check_bound(bound, self.worst_case_bounds)
+        self._check_bound(bound, EXACT_OR_GAUSSIAN)
         orders = check_orders(orders)
         check_electorate(voters, labels)
         gate = 0.0 if self.gate is None else 0.5 / self.gate.sigma**2

@@ -21,9 +21,9 @@ from scipy.special import betaln, gammaln, ndtr
 from ..accounting.allowance import Learning, learning_epsilon, mu_of_budget, settled
 from ..accounting.renyi import Floats, rounded_up
 from ..errors import InputError, finite, whole
+from ..guarantees import Shown
 from ..ledger import Budget
 from ..posterior import Posterior
-from ..guarantees import Shown
 from .forecast import YES
 
 #: Kinds of voters. The j-th commonest label is wanted in proportion to j^-fall. In each cell voters
