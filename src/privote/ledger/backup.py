@@ -93,7 +93,7 @@ def verify_backup(path: str | os.PathLike[str]) -> Verification:
 
 
 def restore(backup: Backup, location: Location, rows: Sequence[Row]) -> None:
-    """Put a ledger with these rows, which are the backup's and one more, where none is."""
+    """Put a ledger with these rows, which are the backup's and what says so, where none is."""
     _check_place(backup, location)
     if location.address is None:
         _put_beside(backup, location, rows)
@@ -155,8 +155,9 @@ def _put_beside(backup: Backup, location: Location, rows: Sequence[Row]) -> None
     """Put key and anchor; until the entries are there, these say that a ledger is missing."""
     if backup.own_key and not location.key.exists():
         backup.chain.keep(location.key)
-    *_, last, added = [(0, START), *((row.number, row.digest) for row in rows)]
-    Anchor(location.head, backup.chain).write(last, added, restoring=True)
+    head = [(0, START), *((row.number, row.digest) for row in backup.rows)][-1]
+    added = (rows[-1].number, rows[-1].digest)
+    Anchor(location.head, backup.chain).write(head, added, restoring=True)
 
 
 def _check_place(backup: Backup, location: Location) -> None:

@@ -344,7 +344,7 @@ class SQLiteFile:
                     self._open(create, patience)
         except BaseException as error:
             self.close()
-            if isinstance(error, sqlite3.Error | OSError):
+            if isinstance(error, sqlite3.Error | OSError | UnicodeError):
                 raise self._failed("opened", error) from None
             raise
 
@@ -501,7 +501,7 @@ class SQLiteFile:
         try:
             with self._turn() as connection:
                 return list(connection.execute(statement, values))
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError) as error:
             raise self._failed("read or written", error) from None
 
     def content(self) -> bytes:
