@@ -110,7 +110,10 @@ def restore(backup: Backup, location: Location, rows: Sequence[Row]) -> None:
 def _write(
     path: Path, form: Format, rows: Sequence[Row], facts: tuple[str | None, ...] = ()
 ) -> None:
-    """Write a database as one new file, which is whole or absent."""
+    """Write a database as one new file, which is whole or absent.
+
+    It is moved there, not linked: a ledger must not have two names, even after a crash.
+    """
     with closing(SQLiteStore(":memory:", form)) as store:
         with store.transaction():
             for row in rows:
@@ -119,7 +122,7 @@ def _write(
                 store.run("INSERT INTO backup VALUES (?, ?, ?)", *facts)
         content = store.content()
     try:
-        with complete(path, force=False, owner_only=True) as part:
+        with complete(path, force=True, owner_only=True) as part:
             part.write_bytes(content)
     except OSError as error:
         raise LedgerError(f"{str(path)!r} cannot be written: {error}") from None
