@@ -736,9 +736,14 @@ class Electorate:
         nobody = Ballots((1, self.voters, self.labels), _no_votes, missing=True)
         request = self._labelling(nobody, None, self._names).request()
         with self._ledger.transaction() as state:
-            self._name, account = self._ledger.allowance_of(state, request)
-            if account is None:
-                self._ledger.open_allowance(state, request, self._name)
+            charge = self._ledger.allowance_for(state, request)
+            if charge is None:
+                facts = self._ledger.allowance_facts(request)
+                charge = self._ledger.charge(state, request, **facts)
+        self._charge = charge
+        if len(self._state.allowance) != self.voters:
+            rule = f"must be all {len(self._state.allowance)} voters registered together"
+            raise InputError("voters", rule, self.voters)
         assert request.allowance is not None
         if allowance is not None and (self._limits != request.allowance.wanted).any():
             raise BudgetError("this electorate already has an allowance, which cannot be changed")
@@ -748,7 +753,7 @@ class Electorate:
 
     @property
     def _state(self) -> AllowanceState:
-        return self._ledger.state.accounts[self._name]
+        return self._ledger.state.accounts[self._charge]
 
     @property
     def _limits(self) -> Counts:
