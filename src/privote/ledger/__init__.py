@@ -468,11 +468,8 @@ class Ledger(Book):
         ``replace``, that the original is gone: two live copies would spend one budget twice.
         """
         location, source = Location.of(path, beside), read_backup(backup)
-        copy = cls(MemoryStore(), source.chain, None)
+        copy = cls(MemoryStore(source.rows), source.chain, None)
         with copy.transaction():
-            for row in source.rows:
-                copy._store.append(row)
-                copy._count(row)
             operator = _operator(None)
             copy.append(Restored(backup=source.at, operator=operator))
             if replace:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from ..errors import InputError, LedgerError, missing_extra
+from ..errors import InputError, LedgerError, StorageError, missing_extra
 from .store import FORMAT, LostError, Tables, UnsettledError
 
 _TABLES = (
@@ -153,7 +153,7 @@ class PostgresStore(Tables):
                 self.close()
             if isinstance(error, self._error):
                 why = f"the ledger's database cannot be used: {self._say(error)}"
-                raise LedgerError(why) from None
+                raise StorageError(why) from None
             raise
 
     def _say(self, error: Exception) -> str:
@@ -283,6 +283,8 @@ class PostgresStore(Tables):
 
     def _failed(self, what: str, error: Exception) -> LedgerError:
         kind = LostError if self._connection.closed else LedgerError
+        if kind is LedgerError and isinstance(error, self._psycopg.OperationalError):
+            kind = StorageError  # the lock is taken for too long, the disk is full
         self._undo()
         return kind(f"the ledger cannot be {what}: {self._say(error)}")
 
