@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BallotError, InputError, numbers, shown, whole
-from .names import Names
+from .names import check_names
 
 MISSING = -1
 Votes = npt.NDArray[np.bool_] | npt.NDArray[np.int8]
@@ -153,11 +153,19 @@ class Ballots(BallotSource):
         """(queries, voters, labels)."""
         return self.queries, self.voters, self.labels
 
-    def named(self, names: Names, where: str = "votes") -> Ballots:
+    def named(
+        self,
+        *,
+        queries: Sequence[str] | None = None,
+        voters: Sequence[str] | None = None,
+        labels: Sequence[str] | None = None,
+        where: str = "votes",
+    ) -> Ballots:
         """Return the same ballots under these names; ``where`` they come from."""
-        same, names = copy.copy(self), names.checked(self.shape, where)
-        same.query_names, same.voter_names = names.queries, names.voters
-        same.label_names = names.labels
+        same = copy.copy(self)
+        same.query_names = check_names(queries, self.queries, "query", where)
+        same.voter_names = check_names(voters, self.voters, "voter", where)
+        same.label_names = check_names(labels, self.labels, "label", where)
         return same
 
     @classmethod

@@ -44,7 +44,7 @@ from .cells import (
     number,
 )
 from .cube import MISSING, Ballots, Threshold
-from .names import Names, folded, in_order
+from .names import folded, in_order
 
 TABLES = (".csv", ".tsv", ".txt", ".tab", ".parquet")
 _SPREADSHEETS = (".xlsx", ".xls", ".ods")
@@ -493,7 +493,7 @@ def of_table(
     cube[query, voter] = votes
     ballots = Ballots.from_array(cube, threshold=threshold, resolution=resolution, soft=probable)
     heads = tuple(table.header[label] for label in labels)
-    return ballots.named(Names(queries=queries or None, voters=voters or None, labels=heads))
+    return ballots.named(queries=queries or None, voters=voters or None, labels=heads)
 
 
 def _columns(table: RawTable) -> tuple[int | None, int | None, list[int]]:
