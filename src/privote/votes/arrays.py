@@ -46,6 +46,7 @@ from .names import listed
 from .tables import as_csv, of_table, open_table
 
 _FORMAT = 1  # of packed bits
+_NAMES = {"queries": "query_names", "voters": "voter_ids", "labels": "label_names"}  # in .npz
 _FILE, _ZARR, _PARQUET = "votes file", "Zarr array", "Parquet file"
 _SUFFIXES = (".zarr", ".parquet", ".npy", ".npz", ".csv", ".tsv")
 _SQUEEZED = 10_000  # times what is stored: slices bound the memory, this bounds the time
@@ -163,11 +164,10 @@ def _read_npz(file: Path, how: Mapping[str, Any]) -> Ballots:
     elif how["threshold"] is None:
         ballots = Ballots.from_packed(arrays.open("votes"), arrays["shape"])
     else:
-        raise InputError("threshold", "applies to probabilities, and these votes are packed bits")
-    held = {"queries": "query_names", "voters": "voter_ids", "labels": "label_names"}
+        raise InputError("threshold", "applies to probabilities, not to packed bits")
     names = {
         axis: listed(arrays[name], f"{file.name}: array {name!r}")
-        for axis, name in held.items()
+        for axis, name in _NAMES.items()
         if name in arrays
     }
     return ballots.named(**names, where=file.name)
@@ -203,7 +203,7 @@ class LazyCube(StoredArray):
         stop = min(start + step, self.shape[0])
         with readable(self.name, self.kind):
             slab = self._slab(start, stop)
-        checksum = zlib.crc32(slab.tobytes())
+        checksum = zlib.crc32(np.ascontiguousarray(slab).data)
         if self._checksums.setdefault(start, checksum) != checksum:
             rule = f"is not what it was when it was checked, at queries {start} to {stop - 1}"
             raise BallotError(self.name, rule)
@@ -277,11 +277,9 @@ class ZarrCube(LazyCube):
         if math.prod(counts) > len(files) or not all(
             folder + key(place) in files for place in product(*map(range, counts))
         ):
-            raise BallotError(
-                self.name,
-                "lacks a chunk: it was lost, or zarr left it out because it holds only the fill "
-                "value. Write all votes, with zarr's option write_empty_chunks",
-            )
+            rule = "lacks a chunk: it was lost, or zarr left it out because all of it is the fill "
+            rule += "value. Write all votes, with zarr's option write_empty_chunks"
+            raise BallotError(self.name, rule)
 
     def _slab(self, start: int, stop: int) -> Array:
         return np.asarray(self._array[start:stop])

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from ..errors import BallotError, InputError, shown
 from .cells import is_inexact, name_of, typed
 
+Names = Sequence[str] | None
 _DIGITS = re.compile("[0-9]+")
 # Invisible, by Unicode's Default_Ignorable_Code_Point, though it counts them among letters and
 # marks or has not assigned them: fillers, joiners, variation marks, tags.
@@ -74,9 +75,7 @@ def identities(names: Any, argument: str, count: int | None = None) -> npt.NDArr
     return np.array(keys, np.str_)
 
 
-def check_names(
-    names: Sequence[str] | None, size: int, axis: str, where: str = "votes"
-) -> tuple[str, ...] | None:
+def check_names(names: Names, size: int, axis: str, where: str = "votes") -> tuple[str, ...] | None:
     """Return names, one of its own for everything on an axis; None for an axis without names."""
     if names is None:
         return None
