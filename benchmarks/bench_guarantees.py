@@ -187,7 +187,7 @@ class Row:
         self.votes, self.mechanism = votes, pv.BinaryVoting(sigma=float(sigma))
         n = votes.voters
         margins = 2 * np.arange(n + 1) - n
-        self.costs = self.mechanism.level_costs(margins, n, False, ORDERS).T  # (orders, counts)
+        self.costs = self.mechanism.cell_costs(margins, n, False, ORDERS).T  # (orders, counts)
 
     def counts(self) -> Iterator[int]:
         """Yield the numbers of queries in the order of HEADINGS."""
