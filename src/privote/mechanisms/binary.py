@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ..accounting.gaussian import GaussianLink
 from ..accounting.renyi import Floats
 from ..errors import UnavailableError
-from .cells import SEARCHED_VOTERS, VoteMechanism, costliest_move, worst_of_all
+from .cells import SEARCHED_VOTERS, MarginGrid, VoteMechanism, costliest_move, worst_of_all
 
 _SCAN_VOTERS = 2000  # up to here a worst case scans every margin; beyond, it searches real tallies
 
@@ -82,17 +82,12 @@ class BinaryVoting(VoteMechanism):
         return missing and self.quota is None and self.false_alarm is None
 
     def cell_costs(
-        self,
-        margins: npt.NDArray[Any],
-        voters: int,
-        missing: bool,
-        orders: Floats,
-        bound: str = "exact",
+        self, grid: MarginGrid, margins: npt.NDArray[Any], orders: Floats, bound: str = "exact"
     ) -> Floats:
         """Return the worst cost of a cell at each margin, or Theorem 6: (margins, orders)."""
         if bound != "pate2018":
-            return super().cell_costs(margins, voters, missing, orders, bound)
-        return self._theorem6(margins, voters, self.sigma, orders)
+            return super().cell_costs(grid, margins, orders, bound)
+        return self._theorem6(margins, grid.voters, self.sigma, orders)
 
     def _worst_vote(self, voters: int, orders: Floats, bound: str) -> Floats:
         gate = 0.0 if self.gate is None else 0.5 / self.gate.sigma**2

@@ -179,13 +179,16 @@ class VoteMechanism(CellMechanism):
         # cells are few.
         if tally.voters > max(_TABLE_VOTERS, tally.counted.size):
             return super()._levels(tally)
-        grid = MarginGrid(self, tally.voters, tally.missing)
+        grid = self._grid(tally)
         return grid.margins, grid.places(tally.counted)
+
+    def _grid(self, tally: CellTally) -> MarginGrid:
+        return MarginGrid(self, tally.voters, tally.missing)
 
     def cost(self, tally: CellTally, orders: Floats, bound: str) -> Floats:
         """Price each query: the sum over labels of the worst neighbour's cost."""
         levels, index = super()._levels(tally)
-        table = self.cell_costs(levels, tally.voters, tally.missing, orders, bound)
+        table = self.cell_costs(self._grid(tally), levels, orders, bound)
         total = np.zeros((len(tally.margins), len(orders)))
         for label in range(index.shape[1]):
             total += table[index[:, label]]
@@ -195,40 +198,22 @@ class VoteMechanism(CellMechanism):
         """Price a whole tally: a histogram of margins times a table."""
         histogram = np.bincount(tally.margins.reshape(-1) + tally.voters)
         levels = np.flatnonzero(histogram)
-        table = self.cell_costs(levels - tally.voters, tally.voters, tally.missing, orders, bound)
+        table = self.cell_costs(self._grid(tally), levels - tally.voters, orders, bound)
         # Not a product of matrices: that adds up in an order of its own on other threads.
         return np.asarray((histogram[levels][:, None] * table).sum(axis=0))
 
     def cell_costs(
-        self,
-        margins: npt.NDArray[Any],
-        voters: int,
-        missing: bool,
-        orders: Floats,
-        bound: str = "exact",
+        self, grid: MarginGrid, margins: npt.NDArray[Any], orders: Floats, bound: str = "exact"
     ) -> Floats:
         """Return the worst two-sided cost of a cell at each margin: (margins, orders)."""
         self._check_bound(bound, self._bounds)
-        return np.asarray(self._directed(margins, voters, missing, orders).max(axis=(1, 2)))
-
-    def _directed(
-        self, margins: npt.NDArray[Any], voters: int, missing: bool, orders: Floats
-    ) -> Floats:
-        """Return (margins, 3, 2, orders): costs of a cell by the changing voter's vote 0, 1, -1.
-
-        The changed vote may become anything else, so each is the worst over where it can go. The
-        row of a missing vote is zero where no vote is missing.
-        """
-        if voters <= _TABLE_VOTERS:
-            places = MarginGrid(self, voters, missing).places(margins)
-            return np.asarray(_table(self, voters, missing, tuple(orders))[places])
-        return directed_costs(self, margins, voters, missing, orders)
+        return np.asarray(grid.directed(margins, orders).max(axis=(1, 2)))
 
     def cost_by_voter(self, block: Block, orders: Floats) -> Floats:
         """Price the block for each voter: flipping all its votes is the worst it can do."""
         tally = self.tally(block)
         levels, index = super()._levels(tally)
-        costs = self._directed(levels, tally.voters, tally.missing, orders)
+        costs = self._grid(tally).directed(levels, orders)
         width = len(levels)
         if isinstance(block, DenseBlock):
             votes = block.votes if tally.missing else block.votes == 1
@@ -305,8 +290,33 @@ class MarginGrid:
 
     def costs(self, levels: slice, orders: Floats) -> Floats:
         """Return the two-sided cost of a cell at some of the levels: (levels, orders)."""
-        margins = self.margins[levels]
-        return self.mechanism.cell_costs(margins, self.voters, self.missing, orders)
+        return self.mechanism.cell_costs(self, self.margins[levels], orders)
+
+    def directed(self, margins: npt.NDArray[Any], orders: Floats) -> Floats:
+        """Return (margins, 3, 2, orders): costs of a cell by the changing voter's vote 0, 1, -1.
+
+        The changed vote may become anything else, so each is the worst over where it can go. The
+        row of a missing vote is zero where no vote is missing.
+        """
+        if self.voters <= _TABLE_VOTERS:
+            return np.asarray(_table(self, tuple(orders))[self.places(margins)])
+        return self.computed(margins, orders)
+
+    def computed(self, margins: npt.NDArray[Any], orders: Floats) -> Floats:
+        """Return the same, without a table."""
+        log_probs, voters = _distributions(self.mechanism, self.voters), self.voters
+        if not self.missing:
+            up, down = np.moveaxis(shift_costs(log_probs, margins, (2, -2), voters, orders), 1, 0)
+            return np.stack([up, down, np.zeros_like(up)], axis=1)
+        costs = shift_costs(log_probs, margins, (2, 1, -1, -2), voters, orders)
+        two_up, up, down, two_down = np.moveaxis(costs, 1, 0)
+        worst = np.maximum(two_up, up), np.maximum(two_down, down), np.maximum(up, down)
+        return np.stack(worst, axis=1)
+
+
+@lru_cache(maxsize=32)
+def _table(grid: MarginGrid, orders: tuple[float, ...]) -> Floats:
+    return grid.computed(grid.margins, np.array(orders))
 
 
 def _distributions(mech: VoteMechanism, voters: int) -> LogProbs:
@@ -321,28 +331,6 @@ def _distributions(mech: VoteMechanism, voters: int) -> LogProbs:
         return table
 
     return log_probs
-
-
-def directed_costs(
-    mech: VoteMechanism, margins: npt.NDArray[Any], voters: int, missing: bool, orders: Floats
-) -> Floats:
-    """Return (margins, 3, 2, orders): see :meth:`VoteMechanism._directed`."""
-    log_probs = _distributions(mech, voters)
-    if not missing:
-        up, down = np.moveaxis(shift_costs(log_probs, margins, (2, -2), voters, orders), 1, 0)
-        return np.stack([up, down, np.zeros_like(up)], axis=1)
-    two_up, up, down, two_down = np.moveaxis(
-        shift_costs(log_probs, margins, (2, 1, -1, -2), voters, orders), 1, 0
-    )
-    return np.stack(
-        [np.maximum(two_up, up), np.maximum(two_down, down), np.maximum(up, down)], axis=1
-    )
-
-
-@lru_cache(maxsize=32)
-def _table(mech: VoteMechanism, voters: int, missing: bool, orders: tuple[float, ...]) -> Floats:
-    margins = MarginGrid(mech, voters, missing).margins
-    return directed_costs(mech, margins, voters, missing, np.array(orders))
 
 
 @lru_cache(maxsize=64)
