@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from itertools import product
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,8 +38,6 @@ class RandomBallot(pv.Mechanism):
 
     Pr[row] = share * (how many cast it) / voters + (1 - share) / 2^labels.
     """
-
-    bounds: ClassVar[tuple[str, ...]] = ("exact",)
 
     share: float
 

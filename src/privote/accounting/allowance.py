@@ -126,9 +126,9 @@ class Learning:
         ranked = np.sort(np.asarray(contributions, np.int64))
         if len(ranked) != self.voters or (self.voters and ranked[0] < 0):
             raise InputError("contributions", f"must be {self.voters} non-negative counts")
-        most, (first, last) = np.iinfo(np.int64).max, (self.grid[0], self.grid[-1])
-        bars = [min(math.floor(v / scale), most) for v in self.grid]
-        lower = [min(math.floor(v / ratio / scale), most) for v in self.grid]
+        largest, (first, last) = np.iinfo(np.int64).max, (self.grid[0], self.grid[-1])
+        bars = [min(math.floor(v / scale), largest) for v in self.grid]
+        lower = [min(math.floor(v / ratio / scale), largest) for v in self.grid]
         fit = np.searchsorted(ranked, bars, side="right")
         need = self.voters - np.searchsorted(ranked, lower, side="right")
         # A count is clipped to the grid: below its first point, or above its last, it stands there.
@@ -164,9 +164,9 @@ def learning_epsilon(rho: float, voters: int) -> float:
     too little for so few, as much as is enough, up to a third: then the noise grows by at most
     1.16, and a fixed allowance would be off by more. The cost at an order is order epsilon0^2 / 8.
     """
-    wanted = min(math.sqrt(8 * _PART * rho), _PLENTY / voters)
-    wanted = max(wanted, ENOUGH / voters * (1 + 1e-12))
-    return wanted if wanted**2 / 8 <= _MOST * rho else 0.0
+    epsilon0 = min(math.sqrt(8 * _PART * rho), _PLENTY / voters)
+    epsilon0 = max(epsilon0, ENOUGH / voters * (1 + 1e-12))
+    return epsilon0 if epsilon0**2 / 8 <= _MOST * rho else 0.0
 
 
 def line(epsilon0: float, mu: float) -> float:
@@ -187,8 +187,8 @@ def gaussian_delta(mu: float, epsilon: npt.ArrayLike) -> Floats:
 
     Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu).
     """
-    at = np.asarray(epsilon, np.float64)
-    high, low = log_ndtr(mu / 2 - at / mu), at + log_ndtr(-mu / 2 - at / mu)
+    epsilons = np.asarray(epsilon, np.float64)
+    high, low = log_ndtr(mu / 2 - epsilons / mu), epsilons + log_ndtr(-mu / 2 - epsilons / mu)
     return np.asarray(np.exp(high) * -np.expm1(np.minimum(low - high, 0.0)))
 
 

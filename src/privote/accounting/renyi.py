@@ -237,8 +237,8 @@ def largest_curve(budget: float, orders: Floats, delta: float) -> Floats:
     """
     # So little shifts the probability of any event by less than delta, at epsilon 0.
     free = -math.log1p(-(delta**2))
-    most = budget / UPWARDS - np.log1p(-1 / orders) + np.log(delta * orders) / (orders - 1)
-    return np.where(orders > 1.01, np.maximum(most, free), free)
+    limit = budget / UPWARDS - np.log1p(-1 / orders) + np.log(delta * orders) / (orders - 1)
+    return np.where(orders > 1.01, np.maximum(limit, free), free)
 
 
 def epsilon_2017(rdp: npt.ArrayLike, orders: Orders | None, delta: float) -> float:

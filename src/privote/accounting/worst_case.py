@@ -163,8 +163,10 @@ def line_supremum(table: Floats, shift: int, spread: float, orders: Floats) -> F
 
         def cost(first: int, last: int, step: int, order: float = order) -> Floats:
             here, there = table[first:last:step], table[first + shift : last + shift : step]
-            one = np.array([order])
-            return np.maximum(divergence(here, there, one), divergence(there, here, one))[:, 0]
+            single = np.array([order])
+            return np.maximum(divergence(here, there, single), divergence(there, here, single))[
+                :, 0
+            ]
 
         # One hump on either side of the middle, and both are the same: far from it by strides.
         top = middle + stride * int(cost(middle, end, stride).argmax())

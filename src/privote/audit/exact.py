@@ -141,8 +141,11 @@ class Findings:
         self.exceeded[key] = self.exceeded.get(key, 0) + len(cases)
         for case in cases[: max(0, _KEPT - len(self.violations))].tolist():
             excess = np.where(bad[case], ratio[case], -1.0)
-            at = (case, *np.unravel_index(np.argmax(excess), excess.shape))
-            order, costs = float(self.orders[at[-1]]), (float(stated[at]), float(enumerated[at]))
+            index = (case, *np.unravel_index(np.argmax(excess), excess.shape))
+            order, costs = (
+                float(self.orders[index[-1]]),
+                (float(stated[index]), float(enumerated[index])),
+            )
             seen = quantity, direction, order, *costs, self.mechanism
             self.violations.append(Violation(*seen, *show(case)))
 
@@ -278,9 +281,9 @@ def row_probabilities(stated: Any, rows: Labels) -> Floats:
         sets = [tuple(np.flatnonzero(row == 1).tolist()) for row in rows if row[0] != -1]
         table = []
         for entry in stated:
-            share = entry["unvoted"] / max(len(sets) - sum(each in entry for each in sets), 1)
+            share = entry["unvoted"] / max(len(sets) - sum(labels in entry for labels in sets), 1)
             abstain = [entry["abstain"]] if "abstain" in entry else []
-            table.append([entry.get(each, share) for each in sets] + abstain)
+            table.append([entry.get(labels, share) for labels in sets] + abstain)
         return np.array(table)
     if stated.ndim == 2:
         return np.asarray(stated)
@@ -372,8 +375,10 @@ def random_elections(book: Textbook, elections: int, rng: np.random.Generator) -
         lean = rng.choice([0.05, 0.3, 1.0, 3.0, 20.0]) ** yes * rng.choice([0.1, 1.0, 10.0]) ** gap
         kinds = rng.choice(every, size=(1, 2, 3, book.voters)[row % 4], p=lean / lean.sum())
         if len(kinds) == 2:  # a ballot and its opposite, if there is one: every label ties
-            one = book.ballots[kinds[0]]
-            opposite = np.flatnonzero((book.ballots == np.where(one < 0, one, 1 - one)).all(axis=1))
+            ballot = book.ballots[kinds[0]]
+            opposite = np.flatnonzero(
+                (book.ballots == np.where(ballot < 0, ballot, 1 - ballot)).all(axis=1)
+            )
             kinds[1:] = opposite[:1] if len(opposite) else kinds[1:]
         strays = rng.random(book.voters) < rng.choice([0.0, 0.0, 0.2, 0.5])
         anybody = rng.integers(every, size=book.voters)

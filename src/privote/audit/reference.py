@@ -109,14 +109,14 @@ class Textbook:
             )
         self.mechanism, self.voters, self.labels = mechanism, voters, labels
         self.name = definition(type(mechanism))
-        most = labels if mechanism.max_positives is None else mechanism.max_positives
+        limit = labels if mechanism.max_positives is None else mechanism.max_positives
         ballots = rows_of(labels, (0, 1, -1) if missing else (0, 1))
-        self.ballots = ballots[(ballots == 1).sum(axis=1) <= most]
+        self.ballots = ballots[(ballots == 1).sum(axis=1) <= limit]
         self.whole_line = self.name == "tally"
         self._by_class = self.name in ("plurality", "powerset")
         if self.whole_line:
             self._cuts = self._lumps(tallies)
-        self.outcomes = self._every_outcome(tallies, most)
+        self.outcomes = self._every_outcome(tallies, limit)
 
     def _every_outcome(self, tallies: int, most: int) -> npt.NDArray[np.signedinteger[Any]]:
         """Return every row that may be released: (outcomes, labels)."""
@@ -134,7 +134,7 @@ class Textbook:
 
     def census(self, cast: Ints) -> Ints:
         """Count the ballots of each election: (elections, voters) -> (elections, ballots)."""
-        return np.stack([(cast == place).sum(axis=1) for place in range(len(self.ballots))], axis=1)
+        return np.stack([(cast == kind).sum(axis=1) for kind in range(len(self.ballots))], axis=1)
 
     def log_probs(self, census: Ints) -> Floats:
         """Return log-probabilities: (elections, ballots) -> (elections, outcomes)."""
@@ -150,8 +150,8 @@ class Textbook:
         """Return D(here || there), D(there || here) of pairs of elections: (pairs, 2, orders)."""
         if self.whole_line:
             return self._shifted(here, there, orders)
-        one, two = self.log_probs(here), self.log_probs(there)
-        return np.stack([renyi(one, two, orders), renyi(two, one, orders)], axis=1)
+        first, second = self.log_probs(here), self.log_probs(there)
+        return np.stack([renyi(first, second, orders), renyi(second, first, orders)], axis=1)
 
     def listed(self, drawn: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return released rows as they stand among the outcomes: tallies in their lumps."""
@@ -260,7 +260,7 @@ class Textbook:
         mech = self.mechanism
         scale = mech.sigma * mech.steps
         moves = np.abs(self._counted_steps(here) - self._counted_steps(there))
-        distinct, place = np.unique(moves, return_inverse=True)
+        distinct, inverse = np.unique(moves, return_inverse=True)
         table = np.zeros((len(distinct), len(orders)))
         for row, move in enumerate(distinct.tolist()):
             for column, order in enumerate(orders.tolist()):
@@ -268,7 +268,7 @@ class Textbook:
                 x = np.arange(-span, span + 1) + math.floor(order * move)
                 p, q = _rounded(np.abs(x - move), scale), _rounded(np.abs(x), scale)
                 table[row, column] = renyi(p, q, np.array([order]))[0]
-        one_way = table[place.reshape(moves.shape)].sum(axis=1)
+        one_way = table[inverse.reshape(moves.shape)].sum(axis=1)
         return np.stack([one_way, one_way], axis=1)  # the noise is symmetric
 
     # -- Plurality and Powerset: every class on a list ---------------------------------------------
@@ -312,9 +312,9 @@ def win_log_probs(counts: tuple[int, ...], sigma: float) -> dict[int, float]:
     cdf = log_ndtr(x - means[:, None])
     out = {}
     for count in set(counts):
-        own = counts.index(count)
-        others = np.delete(cdf, own, axis=0).sum(axis=0)
-        terms = -0.5 * (x - means[own]) ** 2 - 0.5 * math.log(2 * math.pi) + others
+        index = counts.index(count)
+        others = np.delete(cdf, index, axis=0).sum(axis=0)
+        terms = -0.5 * (x - means[index]) ** 2 - 0.5 * math.log(2 * math.pi) + others
         out[count] = float(logsumexp(terms)) + math.log(_STEP)
     return out
 

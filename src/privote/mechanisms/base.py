@@ -25,9 +25,6 @@ ABSTAIN = -1
 Labels = npt.NDArray[np.int8]
 Bools = npt.NDArray[np.bool_]
 
-#: Bounds of a worst case where both the exact cost and the Gaussian's are known.
-EXACT_OR_GAUSSIAN = ("exact", "gaussian")
-
 _RESERVED: set[str] = set()  # names of privote's own mechanisms
 
 
@@ -91,8 +88,9 @@ class Mechanism(ABC):
     missing_counts_as_no: ClassVar[bool] = True
     #: The type of what is drawn: int8 for labels, int64 for tallies.
     outcomes: ClassVar[type] = np.int8
-    #: The bounds that :meth:`rdp` knows.
-    bounds: ClassVar[tuple[str, ...]] = ("exact", "pate2018")
+    #: The bounds that `rdp` and `worst_case_rdp` know.
+    _bounds: ClassVar[tuple[str, ...]] = ("exact",)
+    _worst_case_bounds: ClassVar[tuple[str, ...]] = ("exact", "gaussian")
 
     gate: Gate | None = None
 
@@ -198,14 +196,14 @@ class Mechanism(ABC):
         ``"exact"`` covers every neighbour in both directions and adds over queries;
         ``"pate2018"`` is the published bound, to compare with.
         """
-        self._check_bound(bound, self.bounds)
+        self._check_bound(bound, self._bounds)
         orders = check_orders(orders)
         ballots = self._accept(votes)
         return np.concatenate([self.cost(self.tally(b), orders, bound) for b in ballots.blocks()])
 
     def total_rdp(self, votes: Any, orders: Orders | None = None, bound: str = "exact") -> Floats:
         """Return the sum of :meth:`rdp` over queries, streamed: (orders,)."""
-        self._check_bound(bound, self.bounds)
+        self._check_bound(bound, self._bounds)
         orders = check_orders(orders)
         total = np.zeros(len(orders))
         for block in self._accept(votes).blocks():
@@ -253,6 +251,13 @@ class Mechanism(ABC):
     def _check_bound(self, bound: str, known: tuple[str, ...]) -> None:
         if bound not in known:
             raise InputError("bound", f"must be one of {', '.join(known)}", bound)
+
+    def _check_worst_case(
+        self, voters: int, labels: int, orders: Orders | None, bound: str
+    ) -> Floats:
+        self._check_bound(bound, self._worst_case_bounds)
+        check_electorate(voters, labels)
+        return check_orders(orders)
 
 
 def check_electorate(voters: int, labels: int) -> None:

@@ -12,8 +12,7 @@ import numpy.typing as npt
 from ..accounting.gaussian import GaussianLink
 from ..accounting.renyi import Floats
 from ..errors import UnavailableError
-from .base import EXACT_OR_GAUSSIAN
-from .cells import SEARCHED_VOTERS, CellTally, VoteMechanism, costliest_move, worst_of_all
+from .cells import SEARCHED_VOTERS, MarginGrid, VoteMechanism, costliest_move, worst_of_all
 
 _SCAN_VOTERS = 2000  # up to here a worst case scans every margin; beyond, it searches real tallies
 
@@ -46,8 +45,8 @@ class BinaryVoting(VoteMechanism):
     """
 
     name: ClassVar[str] = "binary"
-    bounds: ClassVar[tuple[str, ...]] = ("exact", "pate2018")
-    _worst_case_bounds: ClassVar[tuple[str, ...]] = EXACT_OR_GAUSSIAN
+    _bounds: ClassVar[tuple[str, ...]] = ("exact", "pate2018")
+    _worst_case_bounds: ClassVar[tuple[str, ...]] = ("exact", "gaussian")
 
     sigma: float
     quota: float | None = None
@@ -82,12 +81,13 @@ class BinaryVoting(VoteMechanism):
         """Return whether a missing vote counts for neither side here; with a bar it is a no."""
         return missing and self.quota is None and self.false_alarm is None
 
-    def _cell_cost(
-        self, margins: npt.NDArray[Any], tally: CellTally, orders: Floats, bound: str
+    def cell_costs(
+        self, grid: MarginGrid, margins: npt.NDArray[Any], orders: Floats, bound: str = "exact"
     ) -> Floats:
+        """Return the worst cost of a cell at each margin, or Theorem 6: (margins, orders)."""
         if bound != "pate2018":
-            return super()._cell_cost(margins, tally, orders, bound)
-        return self._theorem6(margins, tally.voters, self.sigma, orders)
+            return super().cell_costs(grid, margins, orders, bound)
+        return self._theorem6(margins, grid.voters, self.sigma, orders)
 
     def _worst_vote(self, voters: int, orders: Floats, bound: str) -> Floats:
         gate = 0.0 if self.gate is None else 0.5 / self.gate.sigma**2

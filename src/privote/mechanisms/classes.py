@@ -17,19 +17,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr, ndtri_exp, roots_legendre
 
 from ..accounting.pate2018 import theorem6
-from ..accounting.renyi import Floats, Orders, check_orders, divergence
+from ..accounting.renyi import Floats, Orders, divergence
 from ..accounting.worst_case import argmax_supremum
 from ..entropy import Entropy
 from ..errors import BallotError, positive
 from ..votes.cube import BallotSource, Block
-from .base import ABSTAIN, EXACT_OR_GAUSSIAN, Gate, Labels, Mechanism, check_electorate
+from .base import (
+    ABSTAIN,
+    Gate,
+    Labels,
+    Mechanism,
+)
 
 _PANEL = 1.0  # in units of sigma
 _NODES, _NODE_WEIGHTS = roots_legendre(20)
@@ -82,6 +87,8 @@ class ClassMechanism(Mechanism):
     ``sigma`` is PATE's sigma_GNMax: the count of every class gets its own N(0, sigma^2).
     """
 
+    _bounds: ClassVar[tuple[str, ...]] = ("exact", "pate2018")
+
     sigma: float
 
     def __post_init__(self) -> None:
@@ -98,16 +105,19 @@ class ClassMechanism(Mechanism):
         """Return (query, voter, ballot) of every vote for a class; refuse other ballots."""
         query, voter, cast = block.speakers()
         size = cast.sum(axis=1)
-        most = block.labels if self.max_positives is None else self.max_positives
-        over = np.flatnonzero(size > most)
+        limit = block.labels if self.max_positives is None else self.max_positives
+        over = np.flatnonzero(size > limit)
         if len(over):
-            at = int(over[0])
+            first = int(over[0])
             raise BallotError(
                 *self._refusal,
-                sealed=f"voter {voter[at]} has {size[at]} positives on query "
-                f"{block.start + query[at]}: labels {np.flatnonzero(cast[at]).tolist()}",
+                sealed=f"voter {voter[first]} has {size[first]} positives on query "
+                f"{block.start + query[first]}: labels {np.flatnonzero(cast[first]).tolist()}",
             )
-        return query, voter, cast
+        if not self.missing_counts_as_no:
+            return query, voter, cast
+        speaks = cast.any(axis=1)
+        return query[speaks], voter[speaks], cast[speaks]
 
     @property
     @abstractmethod
@@ -131,9 +141,6 @@ class ClassMechanism(Mechanism):
             return np.tile([0.0, 1.0], (len(tally.profiles), 1))
         return np.asarray(np.exp(self.gate.log_probs(tally.profiles[:, 0])))
 
-    def _may_be_silent(self, block: Block) -> bool:
-        return block.missing
-
     def tally(self, block: Block) -> ClassTally:
         """Count the classes of each query."""
         query, voter, cast = self._vote(block)
@@ -144,7 +151,7 @@ class ClassMechanism(Mechanism):
         else:
             first, code = np.zeros(0, np.intp), np.zeros(0, np.intp)
         kinds = max(1, len(first))
-        key, place, count = np.unique(
+        key, run, count = np.unique(
             query * kinds + code.reshape(-1), return_inverse=True, return_counts=True
         )
         run_query, run_class = key // kinds, key % kinds
@@ -161,9 +168,10 @@ class ClassMechanism(Mechanism):
             profiles,
             winners,
             np.asarray(cast[first]).reshape(-1, block.labels),
-            np.stack([query, voter, rank[place.reshape(-1)]], axis=1),
+            np.stack([query, voter, rank[run.reshape(-1)]], axis=1),
             block.voters,
-            self._may_be_silent(block),
+            # Where a ballot of zeros is one of nobody, a neighbour may always fall silent.
+            block.missing or self.missing_counts_as_no,
         )
 
     def _contest(self, profile: tuple[int, ...], labels: int) -> Contest:
@@ -180,8 +188,8 @@ class ClassMechanism(Mechanism):
             contest = self._contest(profile, tally.ballots.shape[1])
             levels, log_mult = contest.levels()
             wins = contest.win_log_probs()
-            for place, count in enumerate(profile):
-                table[rows, place] = wins[levels == count][0]
+            for column, count in enumerate(profile):
+                table[rows, column] = wins[levels == count][0]
             if contest.unvoted:
                 table[rows, width] = wins[-1] + log_mult[-1]
         return table
@@ -191,10 +199,10 @@ class ClassMechanism(Mechanism):
         table = self.win_log_probs(tally)
         labels = tally.ballots.shape[1]
         queries, width = tally.profiles.shape
-        place = entropy.categorical(table)
+        winner = entropy.categorical(table)
         drawn = np.zeros((queries, labels), np.int8)
-        voted = place < width
-        drawn[voted] = tally.ballots[tally.winners[voted, place[voted]]]
+        voted = winner < width
+        drawn[voted] = tally.ballots[tally.winners[voted, winner[voted]]]
         for row in np.flatnonzero(~voted):
             seen = tally.ballots[tally.winners[row][tally.profiles[row] > 0]]
             drawn[row] = self._draw_unvoted(seen, labels, entropy)
@@ -231,7 +239,7 @@ class ClassMechanism(Mechanism):
     def cost_by_voter(self, block: Block, orders: Floats) -> Floats:
         """Price the block for each voter: the worst place its one vote could have been."""
         tally = self.tally(block)
-        query, voter, place = tally.voter_class.T
+        query, voter, rank = tally.voter_class.T
         bill = np.zeros((tally.voters, 2, len(orders)))
         for profile, rows in tally.contests():
             contest = self._contest(profile, tally.ballots.shape[1])
@@ -239,7 +247,7 @@ class ClassMechanism(Mechanism):
             levels, _ = contest.levels()
             here = np.isin(query, rows)
             level_of = np.array([np.flatnonzero(levels == count)[0] for count in profile], np.int64)
-            np.add.at(bill, voter[here], costs[level_of[place[here]]])
+            np.add.at(bill, voter[here], costs[level_of[rank[here]]])
             if tally.silent:
                 spoke = np.bincount(voter[here], minlength=tally.voters)
                 bill += (len(rows) - spoke)[:, None, None] * costs[-1]
@@ -249,9 +257,7 @@ class ClassMechanism(Mechanism):
         self, voters: int, labels: int, orders: Orders | None = None, bound: str = "exact"
     ) -> Floats:
         """Return what one query costs at most: one vote leaves one class and joins another."""
-        self._check_bound(bound, EXACT_OR_GAUSSIAN)
-        orders = check_orders(orders)
-        check_electorate(voters, labels)
+        orders = self._check_worst_case(voters, labels, orders, bound)
         vote = orders / self.sigma**2
         if bound == "exact":
             vote = _worst_move(self.sigma, tuple(orders))
@@ -339,9 +345,9 @@ class _Integrals:
     def moved(self, a: int | None, b: int | None) -> Floats:
         """Return the log-product after one class of level a lost a vote, one of level b got it."""
         product = self._product
-        for place, change in ((a, -1.0), (b, 1.0)):
-            if place is not None:
-                level = float(self.levels[place])
+        for index, change in ((a, -1.0), (b, 1.0)):
+            if index is not None:
+                level = float(self.levels[index])
                 product = product - self.log_cdf(level) + self.log_cdf(level + change)
         return product
 
@@ -352,8 +358,8 @@ class _Integrals:
     def win(self, products: Floats, level: float) -> Floats:
         """Return log Pr[one class with this count wins] under each product: (products,)."""
         deviation = self.x - level * self.unit
-        own = self._log_w - 0.5 * deviation * deviation - _HALF_LOG_2PI - self.log_cdf(level)
-        terms = products + own
+        density = self._log_w - 0.5 * deviation * deviation - _HALF_LOG_2PI - self.log_cdf(level)
+        terms = products + density
         peak = terms.max(axis=-1, keepdims=True)
         return np.asarray(peak[..., 0] + np.log(np.exp(terms - peak).sum(axis=-1)))
 
@@ -470,12 +476,12 @@ def _outcomes(field: _Integrals, moves: list[Move]) -> tuple[Floats, Floats]:
     left = np.broadcast_to(field.log_mult, (len(moves), width)).copy()
     for column, change in ((0, -1.0), (1, 1.0)):
         places = [move[column] for move in moves]
-        for place in {p for p in places if p is not None}:
-            rows = [i for i, p in enumerate(places) if p == place]
-            level = float(field.levels[place]) + change
-            here[rows, column] = field.base[place]
+        for index in {p for p in places if p is not None}:
+            rows = [i for i, p in enumerate(places) if p == index]
+            level = float(field.levels[index]) + change
+            here[rows, column] = field.base[index]
             there[rows, column] = field.win(products[rows], level)
-            left[rows, place] = [_log_minus_one(float(left[row, place])) for row in rows]
+            left[rows, index] = [_log_minus_one(float(left[row, index])) for row in rows]
     here[:, 2:] = field.base + left
     there[:, 2:] = field.wins(products) + left
     return here, there

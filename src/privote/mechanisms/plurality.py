@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..entropy import Entropy
-from ..votes.cube import Block
 from .classes import ClassMechanism
 
 Floats = npt.NDArray[np.float64]
@@ -42,23 +41,12 @@ class PluralityVoting(ClassMechanism):
         """Return the number of labels."""
         return labels
 
-    def _vote(
-        self, block: Block
-    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.bool_]]:
-        query, voter, cast = super()._vote(block)
-        speaks = cast.any(axis=1)
-        return query[speaks], voter[speaks], cast[speaks]
-
     @property
     def _refusal(self) -> tuple[str, ...]:
         return (
             "plurality takes at most one positive per ballot, and a ballot has more (which one "
             "is sealed)",
         )
-
-    def _may_be_silent(self, block: Block) -> bool:
-        # A ballot of zeros is allowed, so a neighbour may fall silent.
-        return True
 
     def _draw_unvoted(
         self, voted: npt.NDArray[np.bool_], labels: int, entropy: Entropy
@@ -77,13 +65,13 @@ class PluralityVoting(ClassMechanism):
         for block in self._accept(votes).blocks():
             tally = self.tally(block)
             wins = np.exp(self.win_log_probs(tally))
-            query, place = np.nonzero(tally.profiles)
-            label = tally.ballots[tally.winners[query, place]].argmax(axis=1)
-            one = np.zeros((block.queries, block.labels))
-            one[query, label] = 1  # voted; the others are alike
-            share = (1 - one) / np.maximum(1, block.labels - one.sum(axis=1, keepdims=True))
-            one[query, label] = wins[query, place]
+            query, rank = np.nonzero(tally.profiles)
+            label = tally.ballots[tally.winners[query, rank]].argmax(axis=1)
+            chance = np.zeros((block.queries, block.labels))
+            chance[query, label] = 1  # voted; the others are alike
+            share = (1 - chance) / np.maximum(1, block.labels - chance.sum(axis=1, keepdims=True))
+            chance[query, label] = wins[query, rank]
             abstain, answer = np.split(self.gate_probs(tally), 2, 1)
-            columns = [(one + wins[:, -1:] * share) * answer, abstain]
+            columns = [(chance + wins[:, -1:] * share) * answer, abstain]
             parts.append(np.concatenate(columns[: 1 if self.gate is None else 2], axis=1))
         return np.concatenate(parts)

@@ -68,10 +68,10 @@ class PowersetVoting(ClassMechanism):
     def _draw_unvoted(
         self, voted: npt.NDArray[np.bool_], labels: int, entropy: Entropy
     ) -> npt.NDArray[np.bool_]:
-        taken = {row.tobytes() for row in voted}
+        codes = {row.tobytes() for row in voted}
         while True:
             drawn = self._draw_set(labels, entropy)
-            if drawn.tobytes() not in taken:
+            if drawn.tobytes() not in codes:
                 return drawn
 
     def _draw_set(self, labels: int, entropy: Entropy) -> npt.NDArray[np.bool_]:
