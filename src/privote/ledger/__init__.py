@@ -486,6 +486,8 @@ class Ledger(Book):
             for known in [known for known in state.accounts if known.startswith(prefix)]:
                 if seats_of(state.accounts[known], wanted.names, digests) is not None:
                     name = known
+        if not wanted.lasts:
+            return f"{name[:33]}-{len(state.charges)}", None
         account = state.accounts.get(name)
         if account is None or account.charge.planned is None or wanted.plans:
             return name, account
