@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import privote as pv
-from privote.planning.polls import poll_plans
+from privote.polls.planning import poll_plans
 from privote.report.polls import pages, write_pages
 
 shared = Path(os.environ.get("PRIVOTE_SHARED", Path(__file__).resolve().parents[2] / "shared"))

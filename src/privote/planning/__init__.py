@@ -1,7 +1,7 @@
 """Planning: every question before a release, asked of one engine.
 
 From public numbers alone: `plan`, `queries_for`, `allowance_for`
-and `sigma_for`; for polls, :mod:`privote.planning.polls`. On votes that are public
+and `sigma_for`. On votes that are public
 or paid for: `tune`, which looks at the votes and is covered by no guarantee.
 """
 

@@ -1,8 +1,9 @@
 """Polls: ballots of people, read in whatever form they come, and what may be published of them."""
 
 from .ballots import BallotRule, PollBallots
-from .poll import Call, PollResult, Share, poll
+from .poll import poll
 from .reading import read
+from .result import Call, PollResult, Share
 
 __all__ = [
     "BallotRule",

@@ -16,15 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BallotError, InputError, shown, whole
-from ..mechanisms.outcomes import PollSize, PollTally
 from ..votes.cube import MOST
+from .outcomes import PollSize, Whole
 
 _CELLS = 1 << 22  # of a block: 8 MB
 _ROWS = 1 << 14  # of a block, which are objects before they are an array
 _MOST_POINTS = np.iinfo(np.int16).max - 1  # what a ballot has beyond is stored as one more
 INVALID = ("error", "empty")
 DUPLICATES = (None, "first", "last")
-_NO_ROLL = ("No column names the voters, so double votes cannot be detected.",)
+_NO_ROLL = "No column names the voters, so double votes cannot be detected."
 _ROLL = "The column {!r} is the public roll: who voted is not protected, how they voted is."
 
 
@@ -45,7 +45,7 @@ class Block(NamedTuple):
 
     lines: Sequence[int]
     voters: Sequence[str | None]
-    times: npt.NDArray[np.int64]
+    times: Whole
     votes: npt.NDArray[np.int16]
 
 
@@ -93,13 +93,11 @@ class BallotRule:
             over |= (totals > self.most).any(axis=1)
         if over.any() and self.invalid == "error":
             unit = "approvals" if self.each == 1 else "points in total"
-            limit = "" if self.most is None else f"{self.most} {unit}"
-            if self.each > 1:
-                limit += f"{' and ' if limit else ''}{self.each} points per option"
-            line = block.lines[int(np.flatnonzero(over)[0])]
+            limits = [f"{self.most} {unit}"] * (self.most is not None)
+            limits += [f"{self.each} points per option"] * (self.each > 1)
             raise BallotError(
-                f"line {line}: the ballot breaks the poll's rule of at most {limit}; give "
-                "`invalid=empty` to count such ballots as empty"
+                f"line {block.lines[int(over.argmax())]}: the ballot breaks the poll's rule of at "
+                f"most {' and '.join(limits)}; give `invalid=empty` to count such ballots as empty"
             )
         return np.asarray(~over)
 
@@ -116,8 +114,9 @@ class PollBallots:
         How many of the options belong to each question, by its name; empty if there is one.
     rule
         What a ballot may hold, by the poll's rule.
-    tally
-        The true counts. Sealed.
+    voters, counts
+        How many, those with an empty ballot included: a public number. And how many approvals (or
+        points) each option has: (options,). Counts are sealed.
     emptied
         How many ballots broke the rule and count as empty. Sealed.
     roll
@@ -135,7 +134,8 @@ class PollBallots:
     options: tuple[str, ...]
     questions: Mapping[str, int] = field(default_factory=dict)
     rule: BallotRule
-    tally: PollTally = field(repr=False)
+    voters: int
+    counts: Whole = field(repr=False)
     emptied: int = field(default=0, repr=False)
     roll: str | None = None
     repeated: int = 0
@@ -143,11 +143,6 @@ class PollBallots:
     money: Fraction | None = None
     notes: tuple[str, ...] = ()
     meta: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    @property
-    def voters(self) -> int:
-        """How many, those with an empty ballot included: a public number."""
-        return self.tally.voters
 
     @property
     def size(self) -> PollSize:
@@ -166,9 +161,8 @@ def counted(
     options: Sequence[str],
     blocks: Callable[[], Iterable[Block]],
     rule: BallotRule,
-    roll: str | None = None,
-    *,
-    notes: tuple[str, ...] = (),
+    roll: str | None,
+    notes: tuple[str, ...],
     **facts: Any,
 ) -> PollBallots:
     """Count ballots, checking each; ``blocks`` begins to read them. The other facts are public."""
@@ -176,7 +170,7 @@ def counted(
     twice = sorted(name for name, times in Counter(names).items() if times > 1)
     if twice:
         raise InputError(f"the option {shown(twice[0])} is named twice")
-    sizes = [*facts.get("questions", {}).values()] or [len(names)]
+    sizes = tuple(facts.get("questions", {}).values()) or (len(names),)
     if min(sizes) < 2:
         raise InputError(f"a poll needs at least 2 options, got {min(sizes)}")
     lines: dict[str | None, int] = {}  # where the ballot of each voter stands
@@ -196,16 +190,14 @@ def counted(
         counts += block.times @ block.votes.astype(np.int64)
     if not voters:
         raise BallotError("there are no ballots")
-    facts |= {"emptied": emptied, "roll": roll, "repeated": repeated}
-    notes += _NO_ROLL if roll is None else (_ROLL.format(roll),)
+    notes += (_NO_ROLL if roll is None else _ROLL.format(roll),)
     if rule.duplicates is not None:
         rows = "1 row" if repeated == 1 else f"{repeated:,} rows"
         notes += (f"{rows} repeated a voter; the {rule.duplicates} of each counts.",)
     elif roll is not None:
         notes += ("No voter is named twice.",)
-    return PollBallots(
-        options=names, rule=rule, tally=PollTally(voters, counts), notes=notes, **facts
-    )
+    facts |= {"voters": voters, "counts": counts, "emptied": emptied, "repeated": repeated}
+    return PollBallots(options=names, rule=rule, roll=roll, notes=notes, **facts)
 
 
 def _drop_repeated(block: Block, lines: dict[str | None, int], rule: BallotRule) -> int:

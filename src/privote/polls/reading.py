@@ -2,43 +2,25 @@
 
 A table has a row a ballot, and a column an option or columns that list what a ballot approves. What
 the options are is public: the header says it, or an argument. No cell of a ballot does.
-
-PrefLib: ``.cat`` (categories) and ``.soc``, ``.soi``, ``.toc``, ``.toi`` (orders). "13: {1,2},{3}"
-is thirteen voters, not a weight. A ballot approves what stands in its first category, or in its
-first place; ``top`` says how many categories or places instead. Pabulib: ``.pb``, projects with
-costs, money to spend, and ballots on them.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import replace
-from fractions import Fraction
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..errors import BallotError, InputError, UnavailableError, shown, whole
+from ..errors import BallotError, InputError, shown, whole
 from ..files import check_file
 from ..votes.cells import ODD, YesNo, name_of
 from ..votes.names import folded
-from ..votes.tables import (
-    TABLES,
-    Sheet,
-    as_csv,
-    cells,
-    columns_in_words,
-    delimiter_of,
-    is_records,
-    lines,
-    open_table,
-)
-from .ballots import BallotRule, Block, PollBallots, Row, counted, gathered, integer
+from ..votes.tables import TABLES, Sheet, as_csv, columns_in_words, is_records, open_table
+from .archives import PREFLIB, read_pabulib, read_preflib
+from .ballots import BallotRule, Block, PollBallots, Row, counted, gathered
 
 # Heads of columns that name voters, as letters and digits only, the surest first; the last names
 # responses. Google, Microsoft, LimeSurvey, SurveyMonkey, Qualtrics and Typeform export them.
@@ -64,15 +46,6 @@ _SEPARATORS = ";|,/\n"  # between the options of a list
 _QUOTED = "\"' \t"  # may stand around an option
 _LISTED = "if a column lists the approved options, as form services export it"
 _WHOLE: dict[str | None, int] = {"": 0, **{str(points): points for points in range(256)}}
-PREFLIB = (".cat", ".soc", ".soi", ".toc", ".toi")
-_NAME = re.compile(r"ALTERNATIVE NAME (\d+)")
-_GROUP = re.compile(r"\{([\d\s,]*)\}|(\d+)")
-_GROUPS = re.compile(r"(?:\{[\d\s,]*\}|\d+)(?:\s*,\s*(?:\{[\d\s,]*\}|\d+))*")
-# Sections of a Pabulib file, and the columns that each must have.
-_SECTIONS = {"META": ("key",), "PROJECTS": ("project_id",), "VOTES": ("voter_id", "vote")}
-# Digits enough for any money, and no exponent that makes a number of a million digits.
-_AMOUNT = re.compile(r"[+-]?\d{0,30}(\.\d{0,30})?([eE][+-]?\d{1,2})?(/\d{1,30})?")
-_TYPES = ("approval", "choose-1", "cumulative", "scoring", "ordinal")
 Options = Sequence[str] | Mapping[str, Sequence[str]] | None
 
 
@@ -147,8 +120,7 @@ def read(
         raise InputError(f"{path.name!r} must end in one of {known}{as_csv(path.name)}")
     if ending in ("", ".parquet"):
         _refuse({"encoding": encoding}, "applies to a text file")
-    reading = {"encoding": encoding, "ballots": True}
-    return _read_table(source, rule, options, voter, column, reading)
+    return _read_table(source, rule, options, voter, column, encoding)
 
 
 def _refuse(given: dict[str, Any], rule: str) -> None:
@@ -162,12 +134,7 @@ def _refuse(given: dict[str, Any], rule: str) -> None:
 
 
 def _read_table(
-    source: Any,
-    rule: BallotRule,
-    options: Options,
-    voter: str | None,
-    column: str | Sequence[str] | None,
-    reading: dict[str, Any],
+    source: Any, rule: BallotRule, options: Options, voter: str | None, column: Any, encoding: Any
 ) -> PollBallots:
     questions = [column] if isinstance(column, str) else list(column or ())
     named = _named_options(options, questions)
@@ -177,7 +144,7 @@ def _read_table(
         )
     columns = questions or named.get("", [])
     keys = columns if voter is None else [voter, *columns]
-    table = open_table(source, "source", columns=keys, **reading)
+    table = open_table(source, "source", columns=keys, encoding=encoding, ballots=True)
     who, roll = _voter_column(table, voter, columns)
     if who is None:
         _refuse({"duplicates": rule.duplicates}, "needs a column that names the voters")
@@ -187,21 +154,20 @@ def _read_table(
             f"the column {weights[0]!r} would give ballots a weight, and in a poll each counts "
             "once: remove it from the table"
         )
-    note = "An empty cell counts as no; an empty ballot approves nothing."
+    notes: tuple[str, ...] = ("An empty cell counts as no; an empty ballot approves nothing.",)
     if not questions:
         places, skipped = _option_columns(table, who, columns)
         names = [table.header[place] for place in places]
-        notes = (note, f"Not counted as options: {skipped}.") if skipped else (note,)
-        blocks = partial(_marked, table, who, places, rule)
-        return counted(names, blocks, rule, roll, notes=notes)
-    several = len(questions) > 1
+        notes += (f"Not counted as options: {skipped}.",) if skipped else ()
+        return counted(names, partial(_marked, table, who, places, rule), rule, roll, notes)
     if rule.each != 1:
         raise InputError("each", "must be 1: lists of options have no points", rule.each)
+    several = len(questions) > 1
     names = [f"{one}: {name}" if several else name for one in questions for name in named[one]]
     sizes = {one: len(named[one]) for one in questions} if several else {}
     places = [_place(table, one, "column") for one in questions]
     blocks = partial(_lists, table, who, places, [named[one] for one in questions])
-    return counted(names, blocks, rule, roll, questions=sizes, notes=(note,))
+    return counted(names, blocks, rule, roll, notes, questions=sizes)
 
 
 def _named_options(options: Options, questions: list[str]) -> dict[str, list[str]]:
@@ -384,259 +350,3 @@ def _listed(cell: Any, at: dict[str, int]) -> list[int] | None:
         if 0 in rest:
             return rest[0]
     return None
-
-
-# -- PrefLib ---------------------------------------------------------------------------------------
-
-
-def read_preflib(
-    path: Path, rule: BallotRule, top: int | None, encoding: str | None
-) -> PollBallots:
-    """Read one of PrefLib's files; see :func:`privote.polls.read`."""
-    meta, names = _head(path, encoding)
-    kind = meta.get("DATA TYPE", path.suffix[1:]).casefold()
-    if f".{kind}" not in PREFLIB:
-        raise InputError(f"data type {shown(kind)} must be one of {', '.join(PREFLIB)}")
-    places = 1 if top is None else whole("top", top)
-    what = "categories" if kind == "cat" else "places"
-    if rule.each != 1:
-        raise InputError("each", "must be 1: PrefLib's ballots have no points", rule.each)
-    if rule.most is None and kind in ("soc", "soi"):
-        rule = replace(rule, most=min(places, len(names)))  # by the reading, on any ballot
-    found = counted(
-        names,
-        lambda: gathered(_preflib_rows(path, encoding, len(names), places), len(names)),
-        rule,
-        meta=meta,
-        notes=(
-            f"A ballot approves the options in its first {places} {what}."
-            if places > 1
-            else f"A ballot approves the options in the first of its {what}.",
-            "A line that starts with 13 stands for thirteen voters.",
-        ),
-    )
-    said = meta.get("NUMBER VOTERS", "")
-    voters = integer(said, "NUMBER VOTERS") if said.isdecimal() else found.voters
-    if voters != found.voters:
-        raise BallotError(f"the file declares {voters} voters but has {found.voters} ballots")
-    return found
-
-
-def _head(path: Path, encoding: str | None) -> tuple[dict[str, str], list[str]]:
-    meta: dict[str, str] = {}
-    known: dict[int, str] = {}
-    for line in lines(path, encoding):
-        if not line.startswith("#"):
-            break
-        key, _, value = line[1:].strip().partition(":")
-        found = _NAME.fullmatch(key.strip())
-        if found:
-            known[integer(found[1], "the number of an ALTERNATIVE NAME")] = value.strip()
-        else:
-            meta[key.strip()] = value.strip()
-    said = meta.get("NUMBER ALTERNATIVES", "")
-    number = integer(said, "NUMBER ALTERNATIVES", 1) if said else None
-    # So many different numbers from 1 on: no list is made as long as the file says.
-    if len(known) != number or (min(known), max(known)) != (1, number):
-        raise InputError(
-            f"the header must say NUMBER ALTERNATIVES and name each: it says {number or 'nothing'} "
-            f"and names {len(known)}"
-        )
-    places = sorted(known)
-    return meta, _told_apart([known[place] for place in places], places)
-
-
-def _told_apart(names: Sequence[str], marks: Sequence[object]) -> list[str]:
-    """Return the names; those that several options share with what tells them apart."""
-    times = Counter(names)
-    return [
-        name if times[name] == 1 else f"{name} [{mark}]"
-        for name, mark in zip(names, marks, strict=True)
-    ]
-
-
-def _preflib_rows(path: Path, encoding: str | None, options: int, top: int) -> Iterator[Row]:
-    for number, line in enumerate(lines(path, encoding), 1):
-        if line.startswith("#") or not line.strip():
-            continue
-        voters, _, ballot = line.partition(":")
-        if not voters.strip().isdecimal() or not _GROUPS.fullmatch(ballot.strip()):
-            raise BallotError(
-                f"line {number}: must be a number of voters, a colon and options: 13: {{1,2}},3"
-            )
-        groups = [
-            [
-                integer(part, f"line {number}: an option", 1, options)
-                for part in (several or one).split(",")
-                if part.strip()
-            ]
-            for several, one in _GROUP.findall(ballot)
-        ]
-        every = [option for group in groups for option in group]
-        if len(set(every)) < len(every):
-            raise BallotError(f"line {number}: the ballot names an option twice")
-        given = [(option - 1, 1) for group in groups[:top] for option in group]
-        yield Row(number, None, integer(voters, f"line {number}: the voters"), given)
-
-
-# -- Pabulib ---------------------------------------------------------------------------------------
-
-
-def read_pabulib(
-    path: Path, rule: BallotRule, each: int | None, top: int | None, encoding: str | None
-) -> PollBallots:
-    """Read one of Pabulib's files; see :func:`privote.polls.read`.
-
-    ``each`` is what was asked for: None takes points as the file's rule has them.
-    """
-    meta, listed = dict[str, str](), list[tuple[int, dict[str, str]]]()
-    for section, line, row in _pabulib_rows(path, encoding):
-        if section == "VOTES":
-            break
-        if section == "META":
-            meta[row["key"]] = row.get("value", "").strip()
-        elif section == "PROJECTS":
-            listed.append((line, row))
-    kind = meta.get("vote_type", "")
-    if kind not in _TYPES:
-        raise UnavailableError("vote_type", f"must be one of {', '.join(_TYPES)}", kind)
-    ids = [row["project_id"] for _, row in listed]
-    known = {project: place for place, project in enumerate(ids)}
-    if len(known) < len(ids):
-        raise InputError(f"the project {shown(Counter(ids).most_common(1)[0][0])} is listed twice")
-    rule, note = _pabulib_rule(meta, len(ids), kind, rule, each, top)
-
-    def blocks() -> Iterator[Block]:
-        rows = (
-            _pabulib_ballot(line, row, known, rule, kind)
-            for section, line, row in _pabulib_rows(path, encoding)
-            if section == "VOTES"
-        )
-        return gathered(rows, len(known))
-
-    costs = [_amount(row.get("cost"), f"line {line}: cost") for line, row in listed]
-    names = [row.get("name", "").strip() or row["project_id"] for _, row in listed]
-    found = counted(
-        _told_apart(names, ids),
-        blocks,
-        rule,
-        "voter_id",
-        meta=meta,
-        costs=None if None in costs else tuple(cost for cost in costs if cost is not None),
-        money=_amount(meta.get("budget"), "budget"),
-        notes=(note,),
-    )
-    votes = found.voters + found.repeated
-    for key, value in (("num_votes", votes), ("num_projects", len(ids))):
-        said = meta.get(key, "")
-        number = integer(said, key) if said.isdecimal() else value
-        if number != value:
-            raise BallotError(f"the file declares {key} {number} but has {value}")
-    return found
-
-
-def _pabulib_rule(
-    meta: Mapping[str, str],
-    options: int,
-    kind: str,
-    rule: BallotRule,
-    each: int | None,
-    top: int | None,
-) -> tuple[BallotRule, str]:
-    """Return the poll's rule as the file's own settings have it, where none was given."""
-
-    def number(key: str) -> int | None:
-        return integer(meta[key], key, 1) if meta.get(key) else None
-
-    if kind in ("cumulative", "scoring"):
-        total = number("max_sum_points")
-        if each is None:
-            highest = number("max_points") or total
-            if highest is None:
-                raise InputError("each", "must be given: the file has no max_points")
-            rule = replace(rule, each=highest, most=rule.most or total)
-            return rule, f"Ballots give points, at most {highest} to a project."
-        most = rule.most
-        if each == 1 and most is None and total is not None:
-            most = min(total, options)  # an approval takes a point at least
-        return replace(rule, each=each, most=most), (
-            "Any number of points counts as an approval." if each == 1 else "Ballots give points."
-        )
-    if kind == "ordinal":
-        places = min(1 if top is None else whole("top", top), options)
-        return replace(rule, most=places), f"A ballot approves its first {places} places."
-    longest = 1 if kind == "choose-1" else number("max_length")
-    most = longest if rule.most is None else rule.most
-    said = "without a limit" if most is None else f"at most {most}"
-    return replace(rule, most=most), f"A ballot approves projects, {said}."
-
-
-def _pabulib_ballot(
-    line: int, record: dict[str, str], known: dict[str, int], rule: BallotRule, kind: str
-) -> Row:
-    named = [part.strip() for part in record["vote"].split(",") if part.strip()]
-    options = [known.get(project, -1) for project in named]
-    if -1 in options:
-        raise BallotError(
-            f"line {line}: the ballot names a project that is not listed",
-            sealed=f"it is {named[options.index(-1)]!r}",
-        )
-    if len(set(options)) < len(options):
-        raise BallotError(f"line {line}: the ballot names a project twice")
-    points = [1] * len(options)
-    if kind in ("cumulative", "scoring"):
-        given = [part.strip() for part in record.get("points", "").split(",") if part.strip()]
-        if len(given) != len(options):
-            raise BallotError(f"line {line}: needs integer points, one per project named")
-        points = [integer(part, f"line {line}: points") for part in given]
-        if rule.each == 1:
-            points = [min(value, 1) for value in points]
-    places = rule.most if kind == "ordinal" else None
-    voter = folded(record["voter_id"])
-    return Row(line, voter, 1, list(zip(options, points, strict=True))[:places])
-
-
-def _pabulib_rows(path: Path, encoding: str | None) -> Iterator[tuple[str, int, dict[str, str]]]:
-    """Yield the rows of a file by the names of their columns, each with its section and line."""
-    text = lines(path, encoding)
-    first, second = next(text, "").strip(), next(text, "")
-    if first.strip(";,") != "META":
-        raise InputError("line 1: must be META in a Pabulib file")
-    section, header = "", list[str]()
-    missing = dict(_SECTIONS)
-    for line, record in cells(lines(path, encoding), delimiter_of(second)):
-        if record[0].strip() in _SECTIONS and not any(cell.strip() for cell in record[1:]):
-            section, header = record[0].strip(), []
-        elif not header:
-            header = [name.strip() for name in record]
-            for name in missing.pop(section, ()):
-                if name not in header:
-                    raise InputError(f"line {line}: {section} needs a column {name!r}")
-        elif len(record) > len(header):
-            raise InputError(
-                f"line {line}: has {len(record)} cells, and the header has {len(header)}"
-            )
-        else:
-            row = dict(zip(header, record, strict=False))
-            for name in _SECTIONS.get(section, ()):
-                if row.get(name) is None or (name != "vote" and not row[name].strip()):
-                    raise InputError(f"line {line}: has no {name}")
-                row[name] = row[name].strip()
-            yield section, line, row
-    if missing:
-        raise InputError(f"a Pabulib file needs a section {min(missing)}")
-
-
-def _amount(text: Any, what: str) -> Fraction | None:
-    if text is None or not text.strip():
-        return None
-    plain = text.strip().replace(" ", "").replace(",", ".")
-    try:
-        amount = Fraction(plain) if _AMOUNT.fullmatch(plain) else None
-    except (ValueError, ZeroDivisionError):
-        amount = None
-    if amount is None:
-        raise InputError(f"{what} must be an amount of money, got {shown(text)}")
-    if amount < 0:
-        raise InputError(f"{what} must not be negative, got {text!r}")
-    return amount

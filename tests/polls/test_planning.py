@@ -11,9 +11,9 @@ from tests.refusals import refused
 from privote.accounting.renyi import DEFAULT_ORDERS, epsilon
 from privote.errors import UnavailableError
 from privote.ledger import Budget
-from privote.mechanisms.outcomes import Greedy, PollSize, Quota, Seats
-from privote.mechanisms.polls import NoisyCounts
-from privote.planning.polls import calibrated, decided_gap, plan_poll
+from privote.polls.mechanisms import NoisyCounts
+from privote.polls.outcomes import Greedy, PollSize, Quota, Seats
+from privote.polls.planning import calibrated, decided_gap, plan_poll
 
 SIZE = PollSize(voters=500, options=12, most=12)
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
