@@ -6,13 +6,12 @@ import json
 import math
 import os
 import platform
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
-from importlib import import_module, metadata
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from .ledger.records import STATED, digest_of
 from .mechanisms import ABSTAIN, MECHANISMS, TallyVoting, mechanism_of
 from .mechanisms.base import describe
 from .posterior import RULES, Floats, Posterior, posterior
+from .shown import Shown
 from .votes.arrays import ArrayFile
 
 GUARANTEES = ("allowance", "worst-case", "data-dependent")
@@ -111,21 +111,6 @@ _NEIGHBOURS = (
 )
 _CRYPTOGRAPHIC = "the operating system's cryptographic generator"
 HELPS = "More voters, fewer queries or a larger epsilon would help"
-
-
-class Shown(ABC):
-    """A result that shows itself in a notebook: what it says in brief, and one drawing of it."""
-
-    @abstractmethod
-    def brief(self) -> dict[str, str]:
-        """Return what is said about it in a few words each, by name: nothing sealed."""
-
-    def _repr_html_(self) -> str:
-        # By name: how it looks is the business of a room above, which is loaded if a notebook asks.
-        return str(import_module("privote.report.notebook").html(self))
-
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,8 @@ from ..guardian import AUTO, Guardian, record_kept
 from ..labelling import ALL_THERE, KeptReleases, guarantee_of, room, warn_of_quality, with_forecast
 from ..ledger import Budget, Ledger
 from ..mechanisms import Mechanism, mechanism_of
-from ..release import PERSON, RECORD, Shown
+from ..release import PERSON, RECORD
+from ..shown import Shown
 from ..votes.cube import Ballots
 from ..votes.names import identities
 from .methods import VOTERS

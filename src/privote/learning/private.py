@@ -23,7 +23,8 @@ from ..datasets import Images, RawTable
 from ..datasets.tables import features_of, labels_of, raw_table
 from ..errors import InputError, PrivoteWarning
 from ..ledger import Budget
-from ..release import Release, Shown
+from ..release import Release
+from ..shown import Shown
 from ..votes.tables import is_frame, is_path, is_records, open_table
 from .direct.dpsgd import DPSGDClassifier
 from .direct.linear import DPLinear, DPMoments

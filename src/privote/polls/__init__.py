@@ -5,12 +5,4 @@ from .poll import poll
 from .reading import read
 from .result import Call, PollResult, Share
 
-__all__ = [
-    "BallotRule",
-    "Call",
-    "PollBallots",
-    "PollResult",
-    "Share",
-    "poll",
-    "read",
-]
+__all__ = ["BallotRule", "Call", "PollBallots", "PollResult", "Share", "poll", "read"]

@@ -14,7 +14,8 @@ import numpy as np
 from .._version import written
 from ..accounting.renyi import rounded_up
 from ..ledger.records import digest_of
-from ..release import SIMULATED, UNCERTAIN, Sealed, Shown, budget_used, digest_of_facts, so_far
+from ..release import SIMULATED, UNCERTAIN, Sealed, budget_used, digest_of_facts, so_far
+from ..shown import Shown
 from .ballots import PollBallots
 from .mechanisms import Drawn
 from .outcomes import Quota, Seats, ranking

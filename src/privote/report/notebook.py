@@ -9,7 +9,8 @@ from typing import Any
 from privote.errors import MissingExtraError
 from privote.planning import Plan
 from privote.polls import PollResult
-from privote.release import Release, Shown
+from privote.release import Release
+from privote.shown import Shown
 
 from .page import escape
 from .plots import bars

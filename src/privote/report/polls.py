@@ -50,8 +50,8 @@ def poll_page(result: PollResult) -> str:
         notices.append(UNCOUNTED)
     return render_page(
         title=result.title,
-        intro=f"{result.plan.size.voters:,} {whose} on {len(result.options):,} options. Ballots stay "
-        "secret; noise was added before anything was written here.",
+        intro=f"{result.plan.size.voters:,} {whose} on {len(result.options):,} options. Ballots "
+        "stay secret; noise was added before anything was written here.",
         sections=sections,
         notices=notices,
         one_sheet=True,

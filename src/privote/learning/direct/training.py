@@ -39,7 +39,8 @@ from ...guardian import Accounts
 from ...ledger import Budget, Ledger
 from ...ledger.records import digest_of, stated
 from ...ledger.totals import check_name
-from ...release import PERSON, RECORD, SIMULATED, Fact, Shown, budget_used, new_to, so_far
+from ...release import PERSON, RECORD, SIMULATED, Fact, budget_used, new_to, so_far
+from ...shown import Shown
 from ..rows import (
     Floats,
     LabelClassifier,
