@@ -71,9 +71,9 @@ def forecast(
     if high >= _SURE:
         needed = bisect_left(range(speaking), True, key=lambda count: chance(count) >= _SURE)
     if allowance is not None:
-        most = labels if single else 1  # contributions on a query
+        largest = labels if single else 1  # contributions on a query
         mean = YES * labels if single else 1 - (1 - YES) ** labels
-        lasts = math.floor(max(allowance / (_BUSIEST * mean), allowance / most) * (1 + 1e-12))
+        lasts = math.floor(max(allowance / (_BUSIEST * mean), allowance / largest) * (1 + 1e-12))
     warnings = []
     if 1 - high > WORRY:
         whoever = "every voter" if near is None else "every voter near a query"

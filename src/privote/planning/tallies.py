@@ -269,8 +269,8 @@ def _quality(
     # From where a voter has run out on, tallies are noise, whatever is wanted.
     silent, above = (1 - heard) * noise[:, 0], tally > seats / 2
     tallies = heard * true @ noise.T + silent * true.sum(axis=1, keepdims=True)
-    most = true[:, above]
-    wanted = heard * most @ noise[:, above].T + silent * most.sum(axis=1, keepdims=True)
+    majority = true[:, above]
+    wanted = heard * majority @ noise[:, above].T + silent * majority.sum(axis=1, keepdims=True)
     counts: Any = learning.queries * tallies
     ones = Posterior(seats, sigma, 1, -reach, width, counts).decided("likely")
     hits, released, total = wanted[ones].sum(), tallies[ones].sum(), wanted.sum()

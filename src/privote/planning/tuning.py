@@ -128,7 +128,7 @@ def tune(
     same = [trial for trial in trials if best is not None and trial.mechanism == best.mechanism]
     if best is not None and len(same) > 1:
         wrong = np.nan_to_num([trial.wrong_by_label for trial in same], nan=1.0)
-        by_label = tuple(same[place].threshold for place in wrong.argmin(axis=0))
+        by_label = tuple(same[index].threshold for index in wrong.argmin(axis=0))
         trials.append(attempt(best.mechanism, by_label))
     return _best(trials, drop), trials
 

@@ -78,7 +78,7 @@ def _head(path: Path, encoding: str | None) -> tuple[dict[str, str], list[str]]:
             f"and names {len(names)}"
         )
     places = sorted(names)
-    return meta, _told_apart([names[place] for place in places], places)
+    return meta, _told_apart([names[index] for index in places], places)
 
 
 def _told_apart(names: Sequence[str], marks: Sequence[object]) -> list[str]:
@@ -135,7 +135,7 @@ def read_pabulib(
         raise UnavailableError("vote_type", f"must be one of {', '.join(_TYPES)}", kind)
     listed = [(line, row) for section, line, row in head if section == "PROJECTS"]
     ids = [row["project_id"] for _, row in listed]
-    places = {project: place for place, project in enumerate(ids)}
+    places = {project: index for index, project in enumerate(ids)}
     if len(places) < len(ids):
         raise InputError(f"the project {shown(Counter(ids).most_common(1)[0][0])} is listed twice")
     rule, note = _pabulib_rule(meta, len(ids), kind, rule, each, top)

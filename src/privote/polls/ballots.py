@@ -184,9 +184,9 @@ def counted(
         voters += int(block.times.sum())
         if voters > MOST:  # before anything is multiplied by it
             raise BallotError(f"a poll must have at most {MOST:,} voters")
-        kept = rule.kept(block, sizes)
-        emptied += int(block.times[~kept].sum())
-        block.votes[~kept] = 0
+        valid = rule.kept(block, sizes)
+        emptied += int(block.times[~valid].sum())
+        block.votes[~valid] = 0
         counts += block.times @ block.votes.astype(np.int64)
     if not voters:
         raise BallotError("there are no ballots")
@@ -203,12 +203,12 @@ def counted(
 def _drop_repeated(block: Block, lines: dict[str | None, int], rule: BallotRule) -> int:
     """Empty the rows of voters whose ballot is on another line; return how many. Or refuse them."""
     pairs = zip(block.voters, block.lines, strict=True)
-    other = np.array([v is not None and lines.setdefault(v, at) != at for v, at in pairs], bool)
+    other = np.array([v is not None and lines.setdefault(v, row) != row for v, row in pairs], bool)
     if rule.duplicates is None and other.any():
-        at = int(other.argmax())
-        voter = block.voters[at]
+        row = int(other.argmax())
+        voter = block.voters[row]
         raise BallotError(
-            f"lines {lines[voter]} and {block.lines[at]} name the same voter: each person has one "
+            f"lines {lines[voter]} and {block.lines[row]} name the same voter: each person has one "
             "ballot; give `duplicates=first` or `duplicates=last` to count one of them",
             sealed=f"the voter is {voter!r}",
         )
@@ -221,12 +221,12 @@ def gathered(rows: Iterator[Row], options: int) -> Iterator[Block]:
     """Yield rows in blocks, as arrays."""
     while part := list(islice(rows, min(max(1, _CELLS // options), _ROWS))):
         votes = np.zeros((len(part), options), np.int16)
-        for place, row in enumerate(part):
+        for index, row in enumerate(part):
             for option, points in row.given:
-                if votes[place, option]:
+                if votes[index, option]:
                     raise BallotError(f"line {row.line}: the ballot names an option twice")
                 # Beyond any rule either way: a number that does not fit is not cut to one that does
-                votes[place, option] = min(points, _MOST_POINTS + 1)
+                votes[index, option] = min(points, _MOST_POINTS + 1)
         times = np.array([row.times for row in part], np.int64)
         yield Block([row.line for row in part], [row.voter for row in part], times, votes)
 

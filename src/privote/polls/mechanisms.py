@@ -101,9 +101,9 @@ class NoisyCounts(PollMechanism):
     def draw(self, counts: Whole, voters: int, outcome: PollOutcome, entropy: Entropy) -> Drawn:
         """Draw noisy counts, and decide by them alone; ties by a permutation drawn before."""
         order = np.arange(len(counts))
-        for place in range(len(counts) - 1, 0, -1):
-            other = entropy.below(place + 1)
-            order[[place, other]] = order[[other, place]]
+        for last in range(len(counts) - 1, 0, -1):
+            other = entropy.below(last + 1)
+            order[[last, other]] = order[[other, last]]
         noisy = counts + entropy.rounded_gaussian(self.sigma, len(counts))
         return Drawn(winners=outcome.winners(noisy, voters, order), counts=noisy)
 

@@ -141,8 +141,10 @@ def plan_poll(
     outcome.check(size)
     if not 0 < finite("confidence", confidence) < 1:
         raise InputError("confidence", "must lie strictly between 0 and 1", confidence)
-    able = [calibrated(one, size, budget) for one in _candidates(outcome, shares, mechanism)]
-    races = [even_race(one, size, outcome) for one in able]
+    able = [
+        calibrated(candidate, size, budget) for candidate in _candidates(outcome, shares, mechanism)
+    ]
+    races = [even_race(candidate, size, outcome) for candidate in able]
     chosen = able[races.index(min(races))]
     gap, interval, apart = decided_gap(chosen, size, outcome, confidence), None, None
     if isinstance(chosen, NoisyCounts):
@@ -151,9 +153,9 @@ def plan_poll(
         if shares:  # readers hold released counts against the gap
             gap = max(gap, float(interval if isinstance(outcome, Quota) else apart))
     others = ", ".join(
-        f"with {one.name} the gap would have to be {race / min(races):.2g} times as large"
-        for one, race in zip(able, races, strict=True)
-        if one is not chosen
+        f"with {candidate.name} the gap would have to be {race / min(races):.2g} times as large"
+        for candidate, race in zip(able, races, strict=True)
+        if candidate is not chosen
     )
     reason = f"it decides the closest race; {others}"
     if shares:
@@ -187,9 +189,9 @@ def _candidates(outcome: PollOutcome, shares: bool, mechanism: str) -> list[Poll
     if isinstance(outcome, Seats) and not shares:
         able.append(Peeling(rate=1.0, seats=outcome.number))
     able.append(NoisyCounts(sigma=1.0))  # last: others tell less
-    named = [one for one in able if mechanism in ("auto", one.name)]
+    named = [candidate for candidate in able if mechanism in ("auto", candidate.name)]
     if not named:
-        names = ", ".join(("auto", *(one.name for one in able)))
+        names = ", ".join(("auto", *(candidate.name for candidate in able)))
         raise UnavailableError("mechanism", f"must be one of {names} for this outcome", mechanism)
     return named
 
@@ -201,14 +203,14 @@ def calibrated(mechanism: PollMechanism, size: PollSize, budget: Budget) -> Poll
     """
     pinned = np.array([pinned_order(budget.epsilon, budget.delta)])
 
-    most = budget.epsilon * (1 - _ROOM)
+    limit = budget.epsilon * (1 - _ROOM)
 
     def shares(noise: float) -> bool:
         curve = mechanism.scaled(noise).rdp(size, pinned)
-        return float(np.max(epsilon(curve, pinned, budget.delta))) <= most
+        return float(np.max(epsilon(curve, pinned, budget.delta))) <= limit
 
     def alone(noise: float) -> bool:
-        return mechanism.scaled(noise).epsilon(size, budget.delta) <= most
+        return mechanism.scaled(noise).epsilon(size, budget.delta) <= limit
 
     # Below _CLOSE is no noise to speak of.
     noise = least(shares, 1.0, _CLOSE, low=_CLOSE)
@@ -241,7 +243,9 @@ def even_race(mechanism: PollMechanism, size: PollSize, outcome: PollOutcome) ->
         ladders.append((rungs, times))
 
     def right(step: float) -> bool:
-        chances = (mechanism.chance(step * at, n, size.voters, outcome) for at, n in ladders)
+        chances = (
+            mechanism.chance(step * heights, n, size.voters, outcome) for heights, n in ladders
+        )
         return math.prod(chances) >= 0.5
 
     return least(right, 1.0, 0.01, low=1e-6)
@@ -274,12 +278,12 @@ def decided_gap(
         races = (chance([float(gap), 0.0], [won, k - won]) for k in size.questions)
         return math.prod(races) >= confidence
 
-    most = 1
-    while not right(most):
-        most *= 2
-        if most > 1 << 50:
+    upper = 1
+    while not right(upper):
+        upper *= 2
+        if upper > 1 << 50:
             return math.inf
-    return float(bisect_left(range(most), True, lo=max(1, most // 2), key=right))
+    return float(bisect_left(range(upper), True, lo=max(1, upper // 2), key=right))
 
 
 def poll_plans(

@@ -135,8 +135,8 @@ def poll(
 def draw(plan: PollPlan, ballots: PollBallots, entropy: Entropy) -> Drawn:
     """Draw one question after the other; the price is that of all. Unbilled: the caller charged."""
     parts = [
-        plan.mechanism.draw(ballots.counts[at], ballots.voters, plan.outcome, entropy)
-        for at in plan.size.places
+        plan.mechanism.draw(ballots.counts[options], ballots.voters, plan.outcome, entropy)
+        for options in plan.size.places
     ]
     counts = [part.counts for part in parts if part.counts is not None]
     winners = np.concatenate([part.winners for part in parts])

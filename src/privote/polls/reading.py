@@ -99,8 +99,8 @@ def read(
         whole("each", each)
     table = {"options": options, "voter": voter, "column": column}
     if isinstance(source, PollBallots):
-        given = {"most": most, "each": each, "top": top, **table, "encoding": encoding}
-        _refuse({**given, "duplicates": duplicates}, "applies to a file, not to ballots")
+        arguments = {"most": most, "each": each, "top": top, **table, "encoding": encoding}
+        _refuse({**arguments, "duplicates": duplicates}, "applies to a file, not to ballots")
         return source
     points = 1 if each is None else each
     rule = BallotRule(most=most, each=points, invalid=invalid, duplicates=duplicates)
@@ -116,8 +116,8 @@ def read(
         return read_preflib(path, rule, top, encoding)
     _refuse({"top": top}, "applies to rankings and categories, not to a table")
     if ending and ending not in TABLES:
-        known = ", ".join((*TABLES, *PREFLIB, ".pb"))
-        raise InputError(f"{path.name!r} must end in one of {known}{as_csv(path.name)}")
+        endings = ", ".join((*TABLES, *PREFLIB, ".pb"))
+        raise InputError(f"{path.name!r} must end in one of {endings}{as_csv(path.name)}")
     if ending in ("", ".parquet"):
         _refuse({"encoding": encoding}, "applies to a text file")
     return _read_table(source, rule, options, voter, column, encoding)
@@ -157,16 +157,18 @@ def _read_table(
     notes: tuple[str, ...] = ("An empty cell counts as no; an empty ballot approves nothing.",)
     if not questions:
         places, skipped = _option_columns(table, who, columns)
-        names = [table.header[place] for place in places]
+        names = [table.header[index] for index in places]
         notes += (f"Not counted as options: {skipped}.",) if skipped else ()
         return counted(names, partial(_marked, table, who, places, rule), rule, roll, notes)
     if rule.each != 1:
         raise InputError("each", "must be 1: lists of options have no points", rule.each)
     several = len(questions) > 1
-    names = [f"{one}: {name}" if several else name for one in questions for name in named[one]]
-    sizes = {one: len(named[one]) for one in questions} if several else {}
-    places = [_place(table, one, "column") for one in questions]
-    blocks = partial(_lists, table, who, places, [named[one] for one in questions])
+    leads = [f"{question}: " if several else "" for question in questions]
+    pairs = zip(leads, questions, strict=True)
+    names = [lead + name for lead, question in pairs for name in named[question]]
+    sizes = {question: len(named[question]) for question in questions} if several else {}
+    places = [_place(table, question, "column") for question in questions]
+    blocks = partial(_lists, table, who, places, [named[question] for question in questions])
     return counted(names, blocks, rule, roll, notes, questions=sizes)
 
 
@@ -186,7 +188,7 @@ def _named_options(options: Options, questions: list[str]) -> dict[str, list[str
         options = {} if options is None else dict.fromkeys(questions or [""], options)
     elif set(options) != set(questions):
         raise InputError("options", "must have a list for every `column`, and for no other")
-    named = {one: [name_of(name) for name in names] for one, names in options.items()}
+    named = {question: [name_of(name) for name in names] for question, names in options.items()}
     if not all(names and all(names) for names in named.values()):
         raise InputError("options", "must be names")
     return named
@@ -211,9 +213,9 @@ def _voter_column(
 ) -> tuple[int | None, str | None]:
     """Return where voters are named, and the head of that column unless it numbers responses."""
     if voter is not None:
-        at = _place(table, voter, "voter")
+        index = _place(table, voter, "voter")
         kind = _VOTERS.fullmatch(_letters(voter))
-        return at, None if kind and kind.lastindex == _RESPONSE else voter
+        return index, None if kind and kind.lastindex == _RESPONSE else voter
     kinds = {head: _VOTERS.fullmatch(_letters(head)) for head in table.header if head not in taken}
     ranks = {head: kind.lastindex or 0 for head, kind in kinds.items() if kind}
     if not ranks:
@@ -230,24 +232,24 @@ def _option_columns(table: Sheet, voter: int | None, wanted: list[str]) -> tuple
     if wanted:
         return [_place(table, name, "options") for name in wanted], ""
     heads = dict(enumerate(table.header))
-    known = {at: _letters(head) for at, head in heads.items() if at != voter}
-    added = [at for at, k in known.items() if _EXPORT.fullmatch(k) or _VOTERS.fullmatch(k)]
-    places = [place for place in known if place not in added]
+    letters = {index: _letters(head) for index, head in heads.items() if index != voter}
+    added = [index for index, k in letters.items() if _EXPORT.fullmatch(k) or _VOTERS.fullmatch(k)]
+    places = [index for index in letters if index not in added]
     # Of a row an approval, such as voter, option, points, its heads would be taken for options.
     if len(places) < 2 or heads[places[0]].casefold() in _ONE:
         raise BallotError("column", f"must be given, with the `options`, {_LISTED}")
-    for place in places:
-        if not heads[place]:
+    for index in places:
+        if not heads[index]:
             raise InputError(
-                f"line 1: column {place + 1} has no name; name it, or list the `options`"
+                f"line 1: column {index + 1} has no name; name it, or list the `options`"
             )
     says = YesNo()
-    if all(says[heads[place]] != ODD for place in places[1:]):
+    if all(says[heads[index]] != ODD for index in places[1:]):
         raise InputError(
             "line 1: must be a header with the options' names, not a ballot; e.g. voter,Ada,Bo "
             "followed by ann,1,0. The column `voter` is optional"
         )
-    return places, ", ".join(repr(heads[at]) for at in added)
+    return places, ", ".join(repr(heads[index]) for index in added)
 
 
 def _marked(
@@ -257,20 +259,20 @@ def _marked(
     says = YesNo()
     for rows, columns in table.blocks():
         marks = np.empty((len(rows), len(places)), np.int16)
-        for at, place in enumerate(places):
-            marks[:, at] = (
-                says.read(columns[place])
+        for index, column in enumerate(places):
+            marks[:, index] = (
+                says.read(columns[column])
                 if rule.each == 1
-                else [_WHOLE.get(_text(cell), ODD) for cell in columns[place]]
+                else [_WHOLE.get(_text(cell), ODD) for cell in columns[column]]
             )
         odd = np.argwhere(marks == ODD)
         if len(odd):
-            row, at = odd[0]
+            row, index = odd[0]
             what = "yes or no (1/0, x, true/false)" if rule.each == 1 else "integer points"
             raise BallotError(
                 f"{table.unit} {rows[row]}: a cell is not {what}. Name the `options` if other "
                 f"columns exist, or the `voter` column, or the `column` {_LISTED}",
-                sealed=f"the cell is {shown(columns[places[at]][row])}",
+                sealed=f"the cell is {shown(columns[places[index]][row])}",
             )
         votes = np.maximum(marks, 0)  # a gap is a no
         yield Block(rows, _voters(table, columns, voter, rows), np.ones(len(rows), np.int64), votes)
@@ -304,20 +306,20 @@ def _lists(
 ) -> Iterator[Block]:
     """Yield ballots whose options stand in a column, or in one for each question."""
     starts = np.cumsum([0, *map(len, options)]).tolist()
-    known = [
-        {folded(name.strip(_QUOTED)): start + at for at, name in enumerate(names)}
+    indices = [
+        {folded(name.strip(_QUOTED)): start + index for index, name in enumerate(names)}
         for start, names in zip(starts, options, strict=False)
     ]
-    if sum(map(len, known)) < starts[-1]:
+    if sum(map(len, indices)) < starts[-1]:
         raise InputError("options", "must differ in more than spaces and case")
 
     def ballots() -> Iterator[Row]:
         for rows, columns in table.blocks():
             voters = _voters(table, columns, voter, rows)
             for row, name, *ballot in zip(
-                rows, voters, *(columns[at] for at in places), strict=True
+                rows, voters, *(columns[index] for index in places), strict=True
             ):
-                listed = [_listed(cell, here) for cell, here in zip(ballot, known, strict=True)]
+                listed = [_listed(cell, here) for cell, here in zip(ballot, indices, strict=True)]
                 if None in listed:
                     raise BallotError(
                         f"{table.unit} {row}: the ballot names something that is not among the "
@@ -334,8 +336,8 @@ def _listed(cell: Any, at: dict[str, int]) -> list[int] | None:
     text = _text(cell)
     if text is None:
         several = isinstance(cell, Sequence | Set | np.ndarray)
-        found = [at.get(folded(_text(part) or ""), -1) for part in cell] if several else [-1]
-        return None if -1 in found else found
+        options = [at.get(folded(_text(part) or ""), -1) for part in cell] if several else [-1]
+        return None if -1 in options else options
     for mark in ("", *(mark for mark in _SEPARATORS if mark in text)):
         parts = text.split(mark) if mark else [text]
         # Options from each part on: an option may hold the mark, and the longest counts.

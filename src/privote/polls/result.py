@@ -112,8 +112,8 @@ class PollResult(Shown):
         last = {*accumulate(self.questions.values())}  # of each question
         return tuple(
             Call(above=a.option, below=b.option, decided=a.count - b.count > apart)
-            for place, (a, b) in enumerate(pairwise(shares), 1)
-            if place not in last
+            for rank, (a, b) in enumerate(pairwise(shares), 1)
+            if rank not in last
         )
 
     def by_question(self) -> Iterator[tuple[str, PollResult]]:
@@ -124,7 +124,9 @@ class PollResult(Shown):
         if not self.questions:
             yield "", self
         for question, places in zip(self.questions, self.plan.size.places, strict=False):
-            names = {self.options[at]: self.options[at][len(question) + 2 :] for at in places}
+            names = {
+                self.options[index]: self.options[index][len(question) + 2 :] for index in places
+            }
             shares = [s for s in self.shares or () if s.option in names]
             part = replace(
                 self,
@@ -298,11 +300,11 @@ def result_of(ballots: PollBallots, plan: PollPlan, drawn: Drawn, **facts: Any) 
     names, counts, shares = ballots.options, drawn.counts, None
     ranked = np.arange(len(names))
     if plan.shares and counts is not None:
-        ranked = np.concatenate([at[ranking(counts[at])] for at in plan.size.places])
-        shares = tuple(_share(plan, names[at], int(counts[at])) for at in ranked)
+        ranked = np.concatenate([index[ranking(counts[index])] for index in plan.size.places])
+        shares = tuple(_share(plan, names[index], int(counts[index])) for index in ranked)
     return PollResult(
-        winners=tuple(names[at] for at in ranked[drawn.winners[ranked]]),
-        uncertain=tuple(names[at] for at in _uncertain(plan, drawn)),
+        winners=tuple(names[index] for index in ranked[drawn.winners[ranked]]),
+        uncertain=tuple(names[index] for index in _uncertain(plan, drawn)),
         shares=shares,
         options=names,
         questions=ballots.questions,
@@ -321,15 +323,15 @@ def _uncertain(plan: PollPlan, drawn: Drawn) -> Iterator[int]:
     """
     counts, outcome = drawn.counts, plan.outcome
     for places in plan.size.places:
-        for at in places[drawn.winners[places]].tolist():
+        for index in places[drawn.winners[places]].tolist():
             sure = plan.chance is None
             if sure and counts is not None and isinstance(outcome, Quota):
-                sure = counts[at] - (plan.interval or 0) > outcome.bar(plan.size.voters)
+                sure = counts[index] - (plan.interval or 0) > outcome.bar(plan.size.voters)
             elif sure and counts is not None and not isinstance(outcome, Quota):
-                ahead = places[counts[at] - counts[places] <= (plan.apart or 0)]
-                sure = outcome.surely(at, ahead[ahead != at].tolist())
+                ahead = places[counts[index] - counts[places] <= (plan.apart or 0)]
+                sure = outcome.surely(index, ahead[ahead != index].tolist())
             if not sure:
-                yield at
+                yield index
 
 
 def _share(plan: PollPlan, option: str, count: int) -> Share:
@@ -349,9 +351,12 @@ def _sealed(ballots: PollBallots, plan: PollPlan) -> Sealed:
     """Return the true counts, who wins by them, and which options a tie-break decides on."""
     names, counts = np.array(ballots.options, object), ballots.counts
     winners, ties = list[str](), list[str]()
-    for at in plan.size.places:
-        won = plan.outcome.winners(counts[at], ballots.voters)
-        winners += names[at[won]].tolist()
-        if isinstance(plan.outcome, Seats) and counts[at[won]].min() == counts[at[~won]].max():
-            ties += names[at[counts[at] == counts[at[won]].min()]].tolist()
+    for indices in plan.size.places:
+        won = plan.outcome.winners(counts[indices], ballots.voters)
+        winners += names[indices[won]].tolist()
+        if (
+            isinstance(plan.outcome, Seats)
+            and counts[indices[won]].min() == counts[indices[~won]].max()
+        ):
+            ties += names[indices[counts[indices] == counts[indices[won]].min()]].tolist()
     return Sealed(counts=counts, winners=tuple(winners), ties=tuple(ties), emptied=ballots.emptied)
