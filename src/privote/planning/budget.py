@@ -22,14 +22,6 @@ _TOLERANCE = 1e-3  # relative, on sigma: the number of answers then is right to 
 _START, _SIGMAS = 10.0, (1e-3, 1e8)
 
 
-def room(price: Floats, budget: Budget, most: int = MOST) -> int:
-    """Return how many times a price (orders,), up to ``most``, fits into a fresh budget.
-
-    By the filter that decides on charges.
-    """
-    return budget.filter(DEFAULT_ORDERS).fitting(price, most)
-
-
 def queries_for(
     mechanism: Mechanism, voters: int, labels: int, epsilon: float, delta: float
 ) -> int:
@@ -44,7 +36,7 @@ def queries_for(
     epsilon, delta
         The budget, for replacing one voter's ballots on all queries.
     """
-    return room(mechanism.worst_case_rdp(voters, labels), Budget(epsilon=epsilon, delta=delta))
+    return _fitting(mechanism.worst_case_rdp(voters, labels), epsilon, delta)
 
 
 def allowance_for(
@@ -54,8 +46,12 @@ def allowance_for(
 
     0 is a refusal: with such a budget not a query is answered, however quiet the voters are.
     """
-    price = FACTOR * mechanism.contribution_rdp(voters, labels)
-    return room(price, Budget(epsilon=epsilon, delta=delta))
+    return _fitting(FACTOR * mechanism.contribution_rdp(voters, labels), epsilon, delta)
+
+
+def _fitting(price: Floats, epsilon: float, delta: float) -> int:
+    """Return how often a price (orders,) fits into a budget, by the filter that admits charges."""
+    return Budget(epsilon=epsilon, delta=delta).filter(DEFAULT_ORDERS).fitting(price, MOST)
 
 
 def sigma_for(

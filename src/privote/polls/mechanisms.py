@@ -9,7 +9,6 @@ those of :class:`.TallyVoting` on one query: its noise and its draw. What is dec
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -37,42 +36,8 @@ class Drawn:
     counts: Whole | None = None
 
 
-class PollMechanism(ABC):
-    """A price that holds on any ballots, and a draw that follows it."""
-
-    name: ClassVar[str]
-
-    @abstractmethod
-    def rdp(self, size: PollSize, orders: Floats) -> Floats:
-        """Return what the release costs at most when one ballot is replaced: (orders,)."""
-
-    def epsilon(self, size: PollSize, delta: float) -> float:
-        """Return what the release costs on its own: by the Gaussian's own curve, or all orders."""
-        return float(np.max(epsilon(self.rdp(size, DEFAULT_ORDERS), DEFAULT_ORDERS, delta)))
-
-    @abstractmethod
-    def draw(self, counts: Whole, voters: int, outcome: PollOutcome, entropy: Entropy) -> Drawn:
-        """Draw one question's release from its counts (options,). Unbilled: the caller charged."""
-
-    @abstractmethod
-    def scaled(self, noise: float) -> PollMechanism:
-        """Return the same mechanism with so many times the noise."""
-
-    @abstractmethod
-    def chance(self, counts: Floats, times: Whole, voters: int, outcome: PollOutcome) -> float:
-        """Return how often exactly one question's winners by these counts are released.
-
-        Counts come with how often each occurs, the largest first. For counts of the ballots the
-        answer is sealed; planning asks with made-up ones.
-        """
-
-    @abstractmethod
-    def facts(self) -> dict[str, Any]:
-        """Return the public parameters as plain values."""
-
-
 @dataclass(frozen=True, kw_only=True)
-class NoisyCounts(PollMechanism):
+class NoisyCounts:
     """Every count gets the noise of a tally; winners follow from the noisy counts.
 
     Parameters
@@ -91,15 +56,17 @@ class NoisyCounts(PollMechanism):
         return RoundedGaussian(self.sigma)
 
     def rdp(self, size: PollSize, orders: Floats) -> Floats:
-        """Return order x squared shift / (2 sigma^2)."""
+        """Return what the release costs at most when one ballot is replaced: (orders,).
+
+        Order x squared shift / (2 sigma^2).
+        """
         return self.noise.gaussian_rdp(size.squared_shift, orders)
 
-    def epsilon(self, size: PollSize, delta: float) -> float:
-        """Return the Gaussian's own epsilon, where one ballot moves it by the shift over sigma."""
-        return gaussian_epsilon(math.sqrt(size.squared_shift) / self.sigma, delta)
-
     def draw(self, counts: Whole, voters: int, outcome: PollOutcome, entropy: Entropy) -> Drawn:
-        """Draw noisy counts, and decide by them alone; ties by a permutation drawn before."""
+        """Draw one question's noisy counts, and decide by them alone. Unbilled: the caller charged.
+
+        Ties go by a permutation that is drawn before.
+        """
         order = np.arange(len(counts))
         for last in range(len(counts) - 1, 0, -1):
             other = entropy.below(last + 1)
@@ -112,7 +79,12 @@ class NoisyCounts(PollMechanism):
         return replace(self, sigma=noise * self.sigma)
 
     def chance(self, counts: Floats, times: Whole, voters: int, outcome: PollOutcome) -> float:
-        """Return the chance from the noise's own sums. A tie counts as a miss."""
+        """Return how often exactly one question's winners by these counts are released.
+
+        Counts come with how often each occurs, the largest first. For counts of the ballots the
+        answer is sealed; planning asks with made-up ones. From the noise's own sums; a tie counts
+        as a miss.
+        """
         noise = self.noise
         if isinstance(outcome, Quota):
             bar = math.floor(outcome.bar(voters))
@@ -138,7 +110,7 @@ class NoisyCounts(PollMechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyBits(PollMechanism):
+class NoisyBits:
     """One bit an option: Binary voting with the bar at the quota.
 
     Parameters
@@ -185,7 +157,7 @@ class NoisyBits(PollMechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Peeling(PollMechanism):
+class Peeling:
     """Winners one after the other, each by an exponential mechanism on the options left (top-m).
 
     An option with count c is drawn with probability proportional to exp(rate c). One ballot moves
@@ -235,6 +207,21 @@ class Peeling(PollMechanism):
     def facts(self) -> dict[str, Any]:
         """Return the public parameters."""
         return {"mechanism": self.name, "noise": "exponential mechanism", "rate": self.rate}
+
+
+#: Has a price that holds on any ballots, a draw that follows it, and a chance for made-up ballots.
+PollMechanism = NoisyCounts | NoisyBits | Peeling
+
+
+def epsilon_of(mechanism: PollMechanism, size: PollSize, delta: float) -> float:
+    """Return what a release costs on its own.
+
+    By the Gaussian's own curve, which one ballot moves by the shift over sigma, or by all orders.
+    """
+    if isinstance(mechanism, NoisyCounts):
+        return gaussian_epsilon(math.sqrt(size.squared_shift) / mechanism.sigma, delta)
+    curve = mechanism.rdp(size, DEFAULT_ORDERS)
+    return float(np.max(epsilon(curve, DEFAULT_ORDERS, delta)))
 
 
 Level = tuple[Floats, Whole]

@@ -21,7 +21,7 @@ from ..entropy import WIDEST_ROUNDED
 from ..errors import InputError, UnavailableError, finite
 from ..ledger import Budget
 from ..planning.budget import least
-from .mechanisms import NoisyBits, NoisyCounts, Peeling, PollMechanism
+from .mechanisms import NoisyBits, NoisyCounts, Peeling, PollMechanism, epsilon_of
 from .outcomes import Greedy, PollOutcome, PollSize, Quota, Seats, outcome_of
 
 _CLOSE = 1e-4  # how far above the least noise that fits the search may stop, relative
@@ -170,7 +170,7 @@ def plan_poll(
         outcome=outcome,
         shares=shares,
         curve=chosen.rdp(size, DEFAULT_ORDERS),
-        epsilon=chosen.epsilon(size, budget.delta),
+        epsilon=epsilon_of(chosen, size, budget.delta),
         delta=budget.delta,
         asked=budget.epsilon,
         confidence=confidence,
@@ -199,7 +199,7 @@ def _candidates(outcome: PollOutcome, shares: bool, mechanism: str) -> list[Poll
 def calibrated(mechanism: PollMechanism, size: PollSize, budget: Budget) -> PollMechanism:
     """Return the mechanism with the least noise whose price fits the budget.
 
-    By its Rényi cost, or by :meth:`.PollMechanism.epsilon`, where that is better.
+    By its Rényi cost, or by :func:`.epsilon_of`, where that is better.
     """
     pinned = np.array([pinned_order(budget.epsilon, budget.delta)])
 
@@ -210,7 +210,7 @@ def calibrated(mechanism: PollMechanism, size: PollSize, budget: Budget) -> Poll
         return float(np.max(epsilon(curve, pinned, budget.delta))) <= limit
 
     def alone(noise: float) -> bool:
-        return mechanism.scaled(noise).epsilon(size, budget.delta) <= limit
+        return epsilon_of(mechanism.scaled(noise), size, budget.delta) <= limit
 
     # Below _CLOSE is no noise to speak of.
     noise = least(shares, 1.0, _CLOSE, low=_CLOSE)
