@@ -47,7 +47,7 @@ def _checked(path: Path, more: dict[str, Any]) -> Any:
     counts, voters = found.counts, found.voters
     assert 0 < voters <= MOST, f"{voters} voters"
     assert (counts >= 0).all(), f"counts {counts}"
-    assert (counts <= voters * found.rule.each).all(), f"counts {counts} of {voters} voters"
+    assert (counts <= voters * found.size.each).all(), f"counts {counts} of {voters} voters"
     return found.size
 
 

@@ -112,11 +112,10 @@ class PollBallots:
         Their names, in the file's order; "question: option" where there are several questions.
     questions
         How many of the options belong to each question, by its name; empty if there is one.
-    rule
-        What a ballot may hold, by the poll's rule.
-    voters, counts
-        How many, those with an empty ballot included: a public number. And how many approvals (or
-        points) each option has: (options,). Counts are sealed.
+    size
+        The public numbers: voters, those with an empty ballot included, and the poll's rule.
+    counts
+        How many approvals (or points) each option has: (options,). Sealed.
     emptied
         How many ballots broke the rule and count as empty. Sealed.
     roll
@@ -133,8 +132,7 @@ class PollBallots:
 
     options: tuple[str, ...]
     questions: Mapping[str, int] = field(default_factory=dict)
-    rule: BallotRule
-    voters: int
+    size: PollSize
     counts: Whole = field(repr=False)
     emptied: int = field(default=0, repr=False)
     roll: str | None = None
@@ -145,16 +143,9 @@ class PollBallots:
     meta: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
-    def size(self) -> PollSize:
-        """The public numbers."""
-        sizes = tuple(self.questions.values()) or (len(self.options),)
-        return PollSize(
-            voters=self.voters,
-            options=len(self.options),
-            most=self.rule.most or self.rule.each * max(sizes),
-            each=self.rule.each,
-            questions=sizes,
-        )
+    def voters(self) -> int:
+        """How many: public."""
+        return self.size.voters
 
 
 def counted(
@@ -196,8 +187,10 @@ def counted(
         notes += (f"{rows} repeated a voter; the {rule.duplicates} of each counts.",)
     elif roll is not None:
         notes += ("No voter is named twice.",)
-    facts |= {"voters": voters, "counts": counts, "emptied": emptied, "repeated": repeated}
-    return PollBallots(options=names, rule=rule, roll=roll, notes=notes, **facts)
+    most = rule.most or rule.each * max(sizes)
+    size = PollSize(voters=voters, options=len(names), most=most, each=rule.each, questions=sizes)
+    facts |= {"size": size, "counts": counts, "emptied": emptied, "repeated": repeated}
+    return PollBallots(options=names, roll=roll, notes=notes, **facts)
 
 
 def _drop_repeated(block: Block, lines: dict[str | None, int], rule: BallotRule) -> int:
