@@ -523,7 +523,8 @@ def _pabulib_rule(
         most = min(1 if top is None else whole("top", top), options)
         note = f"A ballot approves its first {most} places."
     elif kind not in _POINTS:
-        most = most or (1 if kind == "choose-1" else number("max_length"))
+        longest = 1 if kind == "choose-1" else number("max_length")
+        most = most or longest
         limit = "without a limit" if most is None else f"at most {most}"
         note = f"A ballot approves projects, {limit}."
     else:
