@@ -263,7 +263,7 @@ def counted(how: Mapping[str, Any], made: Made) -> View:
             read(made(part), options=OPTIONS, voter="voter", **how)
             for part in (columns, first(columns))
         )
-        others = everybody.tally.counts - one.tally.counts
+        others = everybody.counts - one.counts
         return everybody.options, everybody.rule, everybody.size, everybody.notes, others.tolist()
 
     return view

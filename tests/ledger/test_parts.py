@@ -195,10 +195,10 @@ def test_only_epsilon_is_raised(ledger: pv.Ledger) -> None:
     assert "raised" in pv.label(VOTES, epsilon=1.0, delta=DELTA, ledger=ledger).statement()
 
 
-def bare(price: float, **changes: Any) -> Request:
+def bare(slope: float, **changes: Any) -> Request:
     facts: dict[str, Any] = {"dataset": "default", "cost": pv.Budget(epsilon=2.0, delta=DELTA)}
     facts |= {"guarantee": "worst-case", "terms": {}}
-    return Request(**{**facts, "price": lambda epsilon: price * pv.DEFAULT_ORDERS, **changes})
+    return Request(**{**facts, "price": lambda epsilon: slope * pv.DEFAULT_ORDERS, **changes})
 
 
 @pytest.mark.parametrize(
