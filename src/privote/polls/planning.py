@@ -105,6 +105,24 @@ class PollPlan:
             f"{100 * self.confidence:g} % probability"
         )
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a statement says besides the guarantee."""
+        marks = "winners that may have lost without the noise are marked uncertain"
+        if not self.judges:
+            marks = (
+                "whether a race was close, a tie, or without any approval is not told; noisy "
+                "shares tell"
+            )
+        close = f"noise can change the outcome of a close race. This poll decides {self.decides}"
+        notes = [f"{close}; {marks}"]
+        if self.shares:
+            notes.append(
+                "the intervals hold for all options at once with probability "
+                f"{self.confidence:g}; they cover the noise only, and so do the calls"
+            )
+        return (*notes, "settings that were chosen by looking at these ballots are not covered")
+
     def _distance(self) -> str:
         where = "from the bar" if isinstance(self.outcome, Quota) else "apart"
         return f"{self.gap:,.0f} {self.size.unit} {where}"

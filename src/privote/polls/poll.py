@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import warnings
-from contextlib import ExitStack
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +13,17 @@ import numpy as np
 
 from ..accounting.renyi import DEFAULT_ORDERS, Floats
 from ..entropy import Entropy
-from ..errors import InputError, PrivoteWarning, positive
-from ..files import Draft, beside, check_new, complete, drafted
-from ..guardian import Accounts
-from ..ledger import Budget, Ledger
-from ..ledger.records import stated
-from ..ledger.totals import check_name
+from ..errors import InputError, PrivoteWarning
+from ..guarantees import GAUSSIAN, RENYI, Guarantee, worded
+from ..ledger import Account, Budget, Ledger, Outcome, Request, Run
 from .ballots import PollBallots
-from .mechanisms import Drawn
+from .mechanisms import Drawn, NoisyCounts
 from .outcomes import outcome_of
 from .planning import PollPlan, calibrated, plan_poll
 from .reading import read
 from .result import PollResult, result_of
 
-_UNASKED = ("source", "ledger", "output", "resume", "force")  # may differ in a resumed run
+Write = Callable[[PollResult], Mapping[str, str]]
 
 
 def poll(
@@ -41,13 +37,11 @@ def poll(
     mechanism: str = "auto",
     confidence: float = 0.95,
     title: str | None = None,
-    people: str | None = None,
     ledger: Any = None,
+    dataset: str = "default",
     budget: float | None = None,
     seed: int | None = None,
-    output: str | os.PathLike[str] | Draft | None = None,
     resume: bool = False,
-    force: bool = False,
     **reading: Any,
 ) -> PollResult:
     """Release the outcome of a poll, once, under differential privacy.
@@ -73,20 +67,14 @@ def poll(
         As for :func:`privote.polls.planning.plan_poll`.
     title
         Title of the poll; default: the title in the file.
-    people, ledger, budget
-        The group of people whose budget is charged, the ledger, and the total epsilon of all their
-        polls (at the same delta). The first poll fixes it; default: its ``epsilon``.
+    ledger, dataset, budget
+        The ledger, the name in it of the people who vote, and the epsilon that all their polls may
+        cost together; see :func:`privote.label`.
     seed
         An integer makes a simulation, which protects nobody and is marked as such.
-    output
-        A new ``.json`` file for everything that may be published. It is reserved before anything is
-        charged, and the outcome is written as soon as it is drawn. Or a draft, which its owner
-        finishes.
     resume
-        Finish an earlier call with the same arguments that failed; nothing is drawn or charged
-        twice.
-    force
-        Overwrite the file if it exists.
+        Finish an earlier call with the same arguments and ledger that did not return, at no further
+        charge.
 
     Examples
     --------
@@ -96,12 +84,7 @@ def poll(
     >>> result.winners, result.delta
     (('Ada',), 1e-06)
     """
-    asked = {name: str(value) for name, value in locals().items() if name not in _UNASKED}
-    path = None
-    if output is not None and not isinstance(output, Draft):
-        path = check_new("output", output, (".json",), force=force or resume)
     ballots = read(source, **reading)
-    Budget(epsilon=epsilon, delta=delta).warn(ballots.voters)
     plan = plan_poll(
         ballots.size,
         outcome_of(seats, quota, ballots.costs, ballots.money),
@@ -111,25 +94,116 @@ def poll(
         mechanism=mechanism,
         confidence=confidence,
     )
-    if plan.chance:
-        warnings.warn(plan.chance, PrivoteWarning, stacklevel=2)
-    entropy = Entropy(seed)
-    _check_people(people, ledger, budget)
-    claimed, accounts = output if path is None else beside(path), None
-    with drafted(claimed, asked, resume=resume, force=force) as draft, ExitStack() as stack:
-        if ledger is not None and people is not None:
-            book = stack.enter_context(Ledger.at(ledger))
-            accounts = _charged(plan, people, book, draft, budget, entropy.simulated)
-        drawn = _drawn(plan, ballots, entropy, draft, accounts)
-        title = title or _title(ballots, source)
-        result = result_of(ballots, plan, drawn, title=title, simulated=entropy.simulated)
-        if accounts is not None:
-            result = _recorded(result, accounts)
-        if path is not None and draft is not None:
-            with complete(path, force=force or resume) as part:
-                part.write_text(result.json(), encoding="utf-8")
-            draft.finish()
-    return result
+    account = Account(ledger=ledger, dataset=dataset, budget=budget)
+    title = title or _title(ballots, source)
+    return Polling(ballots, plan, title, account, Entropy(seed)).result(resume=resume)
+
+
+@dataclass(frozen=True, eq=False)
+class Polling:
+    """A poll that is read and planned: what it will cost, and then its result."""
+
+    ballots: PollBallots
+    plan: PollPlan
+    title: str
+    account: Account
+    entropy: Entropy
+
+    def __post_init__(self) -> None:
+        if self.account.budget is not None and self.account.ledger is None:
+            raise InputError("budget", "needs a `ledger`, which keeps it", self.account.budget)
+        self.cost.warn(self.ballots.voters)
+        if self.plan.chance:
+            warnings.warn(self.plan.chance, PrivoteWarning, stacklevel=4)
+
+    @property
+    def cost(self) -> Budget:
+        """What the poll may cost."""
+        return Budget(epsilon=self.plan.asked, delta=self.plan.delta)
+
+    def request(self, output: str | None = None) -> Request:
+        """Return what the poll asks of a ledger, by public numbers."""
+        plan, size = self.plan, self.plan.size
+
+        def price(epsilon: float) -> Floats:
+            if epsilon == plan.asked:
+                return plan.curve
+            cost = Budget(epsilon=epsilon, delta=plan.delta)
+            return calibrated(plan.mechanism, size, cost).rdp(size, DEFAULT_ORDERS)
+
+        layout: dict[str, Any] = {"winners": (np.int8, (size.options,))}
+        if isinstance(plan.mechanism, NoisyCounts):
+            layout["counts"] = (np.int64, (size.options,))
+        return Request(
+            dataset=self.account.dataset,
+            budget=self.account.budget,
+            cost=self.cost,
+            guarantee="poll",
+            protects="a ballot",
+            simulated=self.entropy.simulated,
+            terms={
+                "mechanism": plan.mechanism.facts(),
+                "outcome": plan.outcome.describe(),
+                "options": list(self.ballots.options),
+                **{"voters": size.voters, "most": size.most, "each": size.each},
+                **{"shares": plan.shares, "title": self.title},
+            },
+            price=price,
+            layout=layout,
+            room=(1 << 16) + 8 * len(json.dumps(self.ballots.options)),
+            output=output,
+        )
+
+    def result(
+        self, *, output: str | None = None, write: Write | None = None, resume: bool = False
+    ) -> PollResult:
+        """Reserve, draw, commit and deliver; the arguments are those of ``Labelling.release``."""
+        with (
+            Ledger.at(self.account.ledger) as ledger,
+            ledger.reserve(self.request(output), resume=resume) as run,
+        ):
+            if run.outcome is None:
+                self._draw(run)
+            assert run.outcome is not None
+            arrays = run.outcome.arrays
+            drawn = Drawn(winners=arrays["winners"].astype(np.bool_), counts=arrays.get("counts"))
+            guarantee = Guarantee.of_facts(run.outcome.facts)
+            result = result_of(self.ballots, self.plan, drawn, guarantee, self.title)
+            run.deliver({} if write is None else write(result))
+        return result
+
+    def _draw(self, run: Run) -> None:
+        plan, drawn = self.plan, draw(self.plan, self.ballots, self.entropy)
+        arrays = {"winners": drawn.winners.astype(np.int8)}
+        if drawn.counts is not None:
+            arrays["counts"] = drawn.counts.astype(np.int64)
+        outcome = Outcome(arrays=arrays)
+        guarantee = worded(
+            Guarantee(
+                kind="poll",
+                epsilon=plan.epsilon,
+                delta=plan.delta,
+                mechanism=plan.mechanism.facts(),
+                voters=plan.size.voters,
+                released=f"who wins ({plan.outcome.describe()})"
+                + " and noisy shares of all options" * plan.shares,
+                protects=self._whose(),
+                simulated=self.entropy.simulated,
+                standing=run.standing,
+                accountant=GAUSSIAN if "counts" in arrays else RENYI,
+                notes=plan.notes,
+                drawn=outcome.drawn,
+            )
+        )
+        run.commit(
+            Outcome(arrays=arrays, facts=guarantee.facts(), statement=guarantee.statement()),
+            queries=len(plan.size.places),
+        )
+
+    def _whose(self) -> str:
+        """Return what is protected: a person's ballot only where somebody says whose each is."""
+        whose = "a ballot" if self.ballots.roll is None else "a person's ballot"
+        return f"{whose} on all questions together" if self.ballots.questions else whose
 
 
 def draw(plan: PollPlan, ballots: PollBallots, entropy: Entropy) -> Drawn:
@@ -146,97 +220,3 @@ def draw(plan: PollPlan, ballots: PollBallots, entropy: Entropy) -> Drawn:
 def _title(ballots: PollBallots, source: Any) -> str:
     title = ballots.meta.get("TITLE") or ballots.meta.get("description")
     return title or (Path(source).stem if isinstance(source, str | Path) else "A poll")
-
-
-# -- the ledger ------------------------------------------------------------------------------------
-
-
-def _check_people(people: str | None, ledger: Any, budget: float | None) -> None:
-    if ledger is None:
-        for name, value in (("people", people), ("budget", budget)):
-            if value is not None:
-                raise InputError(name, "needs `ledger`", value)
-        return
-    if people is None:
-        raise InputError("people", "must be given with `ledger`")
-    check_name("people", people)
-    if budget is not None:
-        positive("budget", budget)
-
-
-def _drawn(
-    plan: PollPlan,
-    ballots: PollBallots,
-    entropy: Entropy,
-    draft: Draft | None,
-    accounts: Accounts | None,
-) -> Drawn:
-    """Draw, and keep what was drawn; or return what the run that is resumed has kept."""
-    kept = None if draft is None else draft.read()
-    if kept is None:
-        if accounts is not None:
-            accounts.check_undrawn()
-        drawn = draw(plan, ballots, entropy)
-        if draft is not None:
-            counts = None if drawn.counts is None else drawn.counts.tolist()
-            draft.keep(json.dumps([ballots.options, drawn.winners.tolist(), counts]).encode())
-        return drawn
-    options, winners, counts = json.loads(kept)
-    if options != list(ballots.options):
-        raise InputError("resume", "must repeat the call with the same ballots")
-    numbers = None if counts is None else np.array(counts, np.int64)
-    return Drawn(winners=np.array(winners, np.bool_), counts=numbers)
-
-
-def _charged(
-    plan: PollPlan,
-    people: str,
-    book: Ledger,
-    draft: Draft | None,
-    budget: float | None,
-    simulated: bool,
-) -> Accounts:
-    """Charge the price to the people's budget; it is on disk when this returns."""
-    people = book.known(people)
-    accounts = Accounts(
-        ledger=book,
-        budget=Budget(epsilon=plan.asked, delta=plan.delta),
-        dataset=people,
-        total=budget,
-        stamp={
-            "guarantee": "poll",
-            "mechanism": plan.mechanism.facts(),
-            "simulated": simulated,
-            "protects": "a ballot",
-        },
-        draft=draft,
-    )
-
-    def price(epsilon: float) -> Floats:
-        cost = Budget(epsilon=epsilon, delta=plan.delta)
-        return calibrated(plan.mechanism, plan.size, cost).rdp(plan.size, DEFAULT_ORDERS)
-
-    accounts.charge(plan.curve, _sizes(plan), price)
-    return accounts
-
-
-def _sizes(plan: PollPlan) -> dict[str, int]:
-    size = plan.size
-    return {"voters": size.voters, "labels": size.options, "most": size.most, "each": size.each}
-
-
-def _recorded(result: PollResult, accounts: Accounts) -> PollResult:
-    """Enter what was drawn and is stated; return it with where, and what the budget was by then."""
-    book = accounts.ledger
-    result = replace(
-        result,
-        people=accounts.dataset,
-        budget=accounts.standing(),
-        new=accounts.new and book.lasts,
-        ledger=book.last_entry(),
-    )
-    entry = accounts.record(result.drawn, stated(result.facts()), _sizes(result.plan))
-    if entry is None or not book.lasts:
-        return result
-    known = {name: entry.hidden["stated"][name] for name in ("budget", "new")}
-    return replace(result, ledger=entry.place, **known)

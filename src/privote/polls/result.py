@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
@@ -12,20 +10,16 @@ from typing import Any
 import numpy as np
 
 from .._version import written
-from ..accounting.renyi import rounded_up
-from ..guarantees import Shown
-from ..ledger.records import digest_of
-from ..release import SIMULATED, UNCERTAIN, Sealed, budget_used, digest_of_facts, so_far
+from ..guarantees import Guarantee, Sealed, Shown, to_json
+from ..release import digest_of_facts
 from .ballots import PollBallots
 from .mechanisms import Drawn
 from .outcomes import Quota, Seats, ranking
 from .planning import PollPlan
 
-FORMAT = 1
-UNCOUNTED = (
-    "No ledger was used: further polls of the same people, or repeating this one with fresh "
-    "noise, spend additional epsilon and delta that are not counted here."
-)
+FORMAT = 2
+_BRIEF = ("simulated", "epsilon", "delta", "total", "budget", "new")
+UNCERTAIN = "uncertain"  # a winner that noise alone may have made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,16 +64,12 @@ class PollResult(Shown):
         Names of the options, and how many of them each question has; see :meth:`by_question`.
     plan
         What was drawn, its price and what it is good for.
+    guarantee
+        What is promised, and what all polls of these people cost so far.
     title, notes
         What the poll is called, and how its ballots were read.
     roll
         The column that names who voted; None without.
-    simulated
-        True if a seed was given: then nobody is protected.
-    people, ledger, budget
-        Whose budget was charged, where, and what they may be asked in all; None without a ledger.
-    new
-        Whether nothing was charged to these people before.
     sealed
         For the owner's eyes: the true ``counts`` and ``winners``, the ``ties`` for a last seat, and
         how many ballots were ``emptied``. Epsilon and delta do not cover them; never saved, printed
@@ -92,14 +82,10 @@ class PollResult(Shown):
     options: tuple[str, ...]
     questions: Mapping[str, int]
     plan: PollPlan = field(repr=False)
+    guarantee: Guarantee = field(repr=False)
     title: str
     roll: str | None
     notes: tuple[str, ...]
-    simulated: bool
-    people: str | None = None
-    ledger: Mapping[str, Any] | None = None
-    budget: Mapping[str, float] | None = None
-    new: bool = False
     sealed: Sealed = field(repr=False)
 
     @property
@@ -140,25 +126,13 @@ class PollResult(Shown):
 
     @property
     def epsilon(self) -> float:
-        """What this poll costs one person at most."""
+        """What this poll costs, alone."""
         return self.plan.epsilon
 
     @property
     def delta(self) -> float:
         """The probability that is left out of the promise."""
         return self.plan.delta
-
-    @property
-    def drawn(self) -> str:
-        """The digest of what was drawn, as a ledger records it: winners, and counts if published.
-
-        Each in the order of the options.
-        """
-        rows = [[int(option in self.winners) for option in self.options]]
-        if self.shares is not None:
-            counts = {share.option: share.count for share in self.shares}
-            rows.append([counts[option] for option in self.options])
-        return digest_of(np.array(rows, np.int64))
 
     def facts(self) -> dict[str, Any]:
         """Return all that is public as plain values, with a digest over the rest of them."""
@@ -172,19 +146,11 @@ class PollResult(Shown):
             "roll": self.roll,
             "most": plan.size.most,
             "each": plan.size.each,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "neighbours": f"{self._unit()} replaced by any other; the number of voters public",
             **plan.mechanism.facts(),
             "reason": plan.reason,
             "confidence": plan.confidence,
             "gap": plan.gap,
-            "simulated": self.simulated,
-            "people": self.people,
-            "ledger": self.ledger and dict(self.ledger),
-            "budget": self.budget and dict(self.budget),
-            "new": self.new,
-            "drawn": [self.drawn],
+            "guarantee": self.guarantee.facts(),
             "notes": list(self.notes),
         }
         if self.questions:
@@ -205,14 +171,9 @@ class PollResult(Shown):
             facts["calls"] = [vars(call) for call in self.calls]
         return facts
 
-    def _unit(self) -> str:
-        """Return what is protected: a person's ballot only where somebody says whose each is."""
-        whose = "one ballot" if self.roll is None else "one person's ballot"
-        return whose + ", on all questions together," * bool(self.questions)
-
     def json(self) -> str:
         """Return the facts as a file holds them."""
-        return json.dumps(self.facts(), indent=2, ensure_ascii=False) + "\n"
+        return to_json(self.facts())
 
     def brief(self) -> dict[str, str]:
         """Return the outcome in a few words each, by what they are about."""
@@ -226,11 +187,9 @@ class PollResult(Shown):
             "rule": plan.outcome.describe(),
             "electorate": f"{size.voters:,} voters, {size.options:,} options"
             + f" on {len(self.questions)} questions" * bool(self.questions),
-            "epsilon, delta": f"{rounded_up(self.epsilon)}, {rounded_up(self.delta)}",
             "mechanism": f"{plan.mechanism.name}: {plan.reason}",
             "decides": plan.decides,
-            **({"NEW": f"first charge to {self.people!r} in this ledger"} if self.new else {}),
-            **self._counted_so_far(),
+            **{row.name: row.text for row in self.guarantee.rows() if row.key in _BRIEF},
         }
 
     def summary(self) -> str:
@@ -238,55 +197,8 @@ class PollResult(Shown):
         return "\n".join(f"{name:<16}{value}" for name, value in self.brief().items())
 
     def statement(self) -> str:
-        """Return the promise in plain words, one paragraph a line."""
-        plan, delta = self.plan, rounded_up(self.delta)
-        times = "e^epsilon"  # for an epsilon whose factor no number holds
-        if self.epsilon < 700:
-            digits = 2 if self.epsilon < 4 else 0 if self.epsilon < 14 else None
-            times = rounded_up(math.exp(self.epsilon), 3, places=digits)
-        marks = "Winners that may have lost without the noise are marked uncertain."
-        if not plan.judges:
-            marks = (
-                "Whether a race was close, a tie, or without any approval is not told; noisy "
-                "shares tell."
-            )
-        lines = [
-            f"What is published here is ({rounded_up(self.epsilon)}, {delta})-differentially "
-            f"private: if any {self._unit()} were replaced by any other, no outcome would become "
-            f"more than {times} times as likely, plus {delta}. The number of voters, "
-            f"{plan.size.voters:,}, and the options are public.",
-            f"Winners: {plan.outcome.describe()}, by noisy counting. Noise can change the outcome "
-            f"of a close race. This poll decides {plan.decides}. {marks}",
-        ]
-        if self.shares is not None:
-            lines.append(
-                "The intervals hold for all options at once with probability "
-                f"{plan.confidence:g}; they cover the noise only. So do the calls."
-            )
-        if self.simulated:
-            lines.insert(0, f"{SIMULATED} Without a seed, this would hold:")
-        settings = "Settings that were chosen by looking at these ballots are not covered."
-        return "\n".join([*lines, self._counted(), settings])
-
-    # -- what a ledger adds ------------------------------------------------------------------------
-
-    def _counted_so_far(self) -> dict[str, str]:
-        """Return what all polls of these people cost by now, and how much of their budget."""
-        if self.budget is None:
-            return {}
-        facts = {**self.budget, "delta": self.delta, "dataset": self.people}
-        texts = {"so far": so_far(facts), "budget": budget_used(facts)}
-        return {name: text for name, text in texts.items() if text}
-
-    def _counted(self) -> str:
-        if self.people is None:
-            return UNCOUNTED
-        new = ", who are new to this ledger" if self.new else ""
-        facts = self._counted_so_far()
-        return (
-            f"The poll is charged to the budget of {self.people!r}{new}. So far: "
-            f"{facts['so far']}. Budget: {facts['budget']}."
-        )
+        """Return the privacy statement for the person who signs off."""
+        return self.guarantee.statement()
 
 
 def marked(result: PollResult) -> list[str]:
@@ -295,8 +207,10 @@ def marked(result: PollResult) -> list[str]:
     return [f"{name} ({UNCERTAIN})" if name in unsure else name for name in result.winners]
 
 
-def result_of(ballots: PollBallots, plan: PollPlan, drawn: Drawn, **facts: Any) -> PollResult:
-    """Return what was drawn as a result; the other facts are its title and whether it is seeded."""
+def result_of(
+    ballots: PollBallots, plan: PollPlan, drawn: Drawn, guarantee: Guarantee, title: str
+) -> PollResult:
+    """Return what was drawn as a result."""
     names, counts, shares = ballots.options, drawn.counts, None
     ranked = np.arange(len(names))
     if plan.shares and counts is not None:
@@ -312,7 +226,8 @@ def result_of(ballots: PollBallots, plan: PollPlan, drawn: Drawn, **facts: Any) 
         roll=ballots.roll,
         notes=ballots.notes,
         sealed=_sealed(ballots, plan),
-        **facts,
+        guarantee=guarantee,
+        title=title,
     )
 
 
