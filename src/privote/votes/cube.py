@@ -196,11 +196,11 @@ class Ballots(BallotSource):
         if is_frame(votes) or isinstance(votes, Mapping):
             return of_table(open_table(votes, "votes"), **how, **lists)
         refuse_lists(lists)
-        if isinstance(votes, BallotSource):
-            if threshold is not None:
-                raise InputError("threshold", "applies to probabilities, not to ballots")
-            return votes
-        return cls.from_array(votes, **how)
+        if not isinstance(votes, BallotSource):
+            return cls.from_array(votes, **how)
+        if threshold is not None:
+            raise InputError("threshold", "applies to probabilities, not to ballots")
+        return votes
 
     @classmethod
     def from_array(
