@@ -226,7 +226,7 @@ def prepare(
         )
     most = None
     if isinstance(mechanism, Mechanism):
-        most = mechanism.most_ones
+        most = mechanism.max_positives
         if ballots.resolution > mechanism.resolution:
             raise InputError("votes", "must be 0, 1 or missing; only tallies take probabilities")
         mechanism.check(ballots)
@@ -741,9 +741,14 @@ class Electorate:
         nobody = Ballots((1, self.voters, self.labels), _no_votes, missing=True)
         request = self._labelling(nobody, None, self._names).request()
         with self._ledger.transaction() as state:
-            self._name, account = self._ledger.allowance_of(state, request)
-            if account is None:
-                self._ledger.open_allowance(state, request, self._name)
+            charge = self._ledger.allowance_for(state, request)
+            if charge is None:
+                facts = self._ledger.allowance_facts(request)
+                charge = self._ledger.charge(state, request, **facts)
+        self._charge = charge
+        if len(self._state.allowance) != self.voters:
+            rule = f"must be all {len(self._state.allowance)} voters registered together"
+            raise InputError("voters", rule, self.voters)
         assert request.allowance is not None
         if allowance is not None and (self._limits != request.allowance.wanted).any():
             raise BudgetError("this electorate already has an allowance, which cannot be changed")
@@ -753,7 +758,7 @@ class Electorate:
 
     @property
     def _state(self) -> AllowanceState:
-        return self._ledger.state.accounts[self._name]
+        return self._ledger.state.accounts[self._charge]
 
     @property
     def _limits(self) -> Counts:
@@ -764,7 +769,7 @@ class Electorate:
     def _labelling(
         self, ballots: BallotSource, baseline: Any, names: Sequence[str] | None
     ) -> Labelling:
-        most = self.mechanism.most_ones
+        most = self.mechanism.max_positives
         return Labelling(
             ballots=ballots,
             cost=self._cost,

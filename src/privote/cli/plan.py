@@ -44,8 +44,8 @@ def plan(
     With --mechanism, it shows what that mechanism can do within the budget. "worst-case" is how
     many queries fit, for any votes. "allowance" is how many contributions each voter may cast over
     all queries; a voter who has used it up counts as the baseline from then on. With an allowance
-    of 0 the mechanism is refused. "missed" is how often a label that every voter wants is not released;
-    if it is large, there is too much noise for so few voters.
+    of 0 the mechanism is refused. "missed" is how often a label that every voter wants is not
+    released; if it is large, there is too much noise for so few voters.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def _show_plan(found: Plan) -> None:
 
 def _numbers(mechanism: Mechanism, **size: Any) -> dict[str, Any]:
     """Return what a mechanism does within a budget."""
-    from privote.planning import allowance_for, chance_of_one, queries_for
+    from privote.planning import allowance_for, forecast, queries_for
 
     return {
         "mechanism": mechanism.parameters(),
@@ -96,7 +96,7 @@ def _numbers(mechanism: Mechanism, **size: Any) -> dict[str, Any]:
         "worst_case_queries": queries_for(mechanism, **size),
         "allowance": allowance_for(mechanism, **size),
         "allowance_counts": f"{mechanism.contribution_unit}s",
-        "missed": 1 - chance_of_one(mechanism, size["voters"], size["labels"]),
+        "missed": forecast(mechanism, size["voters"], size["labels"])["missed"],
     }
 
 

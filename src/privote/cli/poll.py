@@ -198,7 +198,7 @@ def _show(result: Any, *, json: bool) -> None:
 
 def _plan(voters: int | None, number: str, how: dict[str, Any], *, json: bool) -> None:
     """Show what epsilons around this one buy."""
-    from privote.planning.polls import poll_plans
+    from privote.polls.planning import poll_plans
     from privote.report.polls import plan_rows
 
     from .output import print_json, print_table, working

@@ -377,7 +377,7 @@ class PATEClassifier(Shown, LabelClassifier):
         check_time(self.teacher, self.student, X, X_public, *many)
         part_names(X.shape[0], who.ids, who.groups)  # before a ledger is asked for the key
         part = partition(X.shape[0], self.n_teachers, ids=who.ids, groups=who.groups, key=who.key)
-        most = self.mechanism.most_ones if isinstance(self.mechanism, Mechanism) else None
+        most = self.mechanism.max_positives if isinstance(self.mechanism, Mechanism) else None
         tunes = isinstance(self.threshold, str) and self.threshold == "tuned"
 
         def taught() -> Ballots:

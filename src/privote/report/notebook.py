@@ -7,9 +7,10 @@ from contextlib import suppress
 from typing import Any
 
 from privote.errors import MissingExtraError
+from privote.guarantees import Shown
 from privote.planning import Plan
 from privote.polls import PollResult
-from privote.release import Release, Shown
+from privote.release import Release
 
 from .page import escape
 from .plots import bars
