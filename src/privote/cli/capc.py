@@ -9,8 +9,9 @@ import typer
 
 from privote.errors import InputError
 
-from . import options
-from .options import Group, MechanismFlags, derived
+from . import derived as options
+from . import options as shared
+from .derived import Group, MechanismFlags, derived
 
 if TYPE_CHECKING:
     from privote.capc.certs import Certificate
@@ -33,7 +34,7 @@ _SHOWN = 16  # digits of a fingerprint in a table
 def guardian(
     site: Path,
     *,
-    json: bool = False,
+    json: shared.Json = False,
 ) -> None:
     """Run the guardian, which keeps the coalition's ledger and decides its batches, until stopped.
 
@@ -62,7 +63,7 @@ def guardian(
 def answer(
     site: Path,
     *,
-    json: bool = False,
+    json: shared.Json = False,
 ) -> None:
     """Answer other sites' queries with this site's model, until stopped.
 
@@ -92,9 +93,9 @@ def query(
     site: Path,
     rows: Path,
     *,
-    output: Path,
-    force: bool = False,
-    json: bool = False,
+    output: shared.Output,
+    force: shared.Force = False,
+    json: shared.Json = False,
 ) -> None:
     """Have the other sites label rows; they see neither the rows nor the labels.
 
@@ -162,10 +163,10 @@ def retrain(
     rows: Path,
     answers: Path,
     *,
-    labels: str,
-    output: Path,
-    force: bool = False,
-    json: bool = False,
+    labels: shared.Name,
+    output: shared.Output,
+    force: shared.Force = False,
+    json: shared.Json = False,
 ) -> None:
     r"""Retrain this site's model on its own records and the labels it received.
 
@@ -230,7 +231,7 @@ def retrain(
 )
 def simulate(
     *,
-    output: Path,
+    output: shared.Output,
     mechanism: MechanismFlags,
     parties: int = 5,
     queries: int = 100,
@@ -238,8 +239,8 @@ def simulate(
     epsilon: float = 20.0,
     delta: float = 1e-05,
     guarantee: str = "allowance",
-    seed: int | None = None,
-    json: bool = False,
+    seed: shared.Seed = None,
+    json: shared.Json = False,
 ) -> None:
     """Run a whole coalition on this machine: a guardian, answering sites and a querying site.
 
@@ -321,7 +322,7 @@ def make(
     *,
     folder: Path = Path(),
     days: int = 365,
-    json: bool = False,
+    json: shared.Json = False,
 ) -> None:
     """Make this site's key and certificate: NAME.key, which stays here, and NAME.pem.
 
@@ -359,7 +360,7 @@ def pin(
     *,
     trust: Path = Path("trust"),
     name: str | None = None,
-    json: bool = False,
+    json: shared.Json = False,
 ) -> None:
     """Trust another site's certificate: the holder of its key is accepted as that site.
 
@@ -392,7 +393,7 @@ def list_them(
     *,
     trust: Path = Path("trust"),
     folder: Path | None = None,
-    json: bool = False,
+    json: shared.Json = False,
 ) -> None:
     """List the pinned certificates, whether they are valid, and for how long.
 

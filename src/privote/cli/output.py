@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import json as jsonlib
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,9 +26,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from privote.errors import InputError, PrivoteError, PrivoteWarning, printable
-
-from .options import derived
+from privote.errors import CompleteError, InputError, PrivoteError, PrivoteWarning, printable
 
 _PIPED_WIDTH = 100  # nobody resizes a pipe: wide enough for every table here
 Tick = Callable[[int], None]
@@ -35,6 +34,7 @@ Tick = Callable[[int], None]
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "votes": ("--votes", "VOTES"),
     "ledger": ("--ledger", "LEDGER"),
+    "settings": ("--set",),
     "X": ("DATA", "ROWS"),
     "n_teachers": ("--teachers",),
     "n_jobs": ("--jobs", "--workers"),
@@ -255,7 +255,24 @@ class _Command:
 
 
 class Verb(_Command, TyperCommand):
-    """A verb whose errors name its options."""
+    """A verb whose docstring says what its options mean, and whose errors name them."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.help, _, parameters = (self.help or "").partition("\nParameters\n----------\n")
+        words: dict[str, tuple[str, str | None]] = {}
+        for head, text in re.findall(r"^(\S.*)\n((?: {4}.*\n?)+)", parameters, re.M):
+            names, _, metavar = head.partition(" : ")
+            words |= dict.fromkeys(names.split(", "), (" ".join(text.split()), metavar or None))
+        for param in self.params:
+            text, metavar = words.get(str(param.name), (None, None))
+            spelled: Any = param
+            spelled.help = text or spelled.help
+            spelled.secondary_opts = []  # no --no-json
+            if param.param_type_name == "argument":
+                spelled.metavar = metavar or str(param.name).upper()
+            else:
+                spelled.metavar = "" if spelled.is_flag else metavar or spelled.metavar
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb; what privote refuses is one line of stderr and an exit code."""
@@ -271,6 +288,10 @@ class Verb(_Command, TyperCommand):
             if failed.errno != errno.ENAMETOOLONG:
                 raise
             error = InputError(f"the name {str(failed.filename)[:40]!r}... is too long for a file")
+        except CompleteError as complete:
+            status = {"status": complete.code, "message": str(complete)}
+            print_json(status) if ctx.params.get("json") else say(str(complete))
+            return None
         except PrivoteError as refused:
             error = refused
         more, sealed = "", error.sealed if isinstance(error, InputError) else None
@@ -406,8 +427,6 @@ def speak(app: typer.Typer) -> None:
     app.info.cls = Verbs
     for command in app.registered_commands:
         command.cls = Verb
-        if command.callback is not None and not hasattr(command.callback, "__signature__"):
-            command.callback = derived()(command.callback)
     for group in app.registered_groups:
         if group.typer_instance is not None:
             speak(group.typer_instance)

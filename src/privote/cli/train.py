@@ -11,8 +11,9 @@ from typing import Any
 
 from privote.errors import InputError
 
-from . import options
-from .options import Account, Group, MechanismFlags, derived
+from . import derived as options
+from . import options as shared
+from .derived import Account, Group, MechanismFlags, derived
 
 _RULES = ("prevalence", "tuned")  # for a teacher's probabilities
 _ACCOUNT = ("ledger", "dataset", "budget", "electorate")
@@ -25,7 +26,7 @@ def votes(
     *,
     asked: dict[str, Any],
     names: str | None = None,
-    json: bool = False,
+    json: shared.Json = False,
 ) -> None:
     r"""Collect the votes of many models on many public rows, for `privote label`.
 
@@ -130,16 +131,16 @@ def train(
     data: str,
     *,
     job: dict[str, Any],
-    output: Path,
+    output: shared.Output,
     settings: dict[str, Any],
     training: dict[str, Any],
     mechanism: MechanismFlags,
     account: Account,
     method: str = "auto",
-    force: bool = False,
-    resume: bool = False,
-    show_sealed: bool = False,
-    json: bool = False,
+    force: shared.Force = False,
+    resume: shared.Resume = False,
+    show_sealed: shared.ShowSealed = False,
+    json: shared.Json = False,
 ) -> None:
     r"""Train a model on private data; the model may be published, with a privacy statement.
 
@@ -310,15 +311,15 @@ def predict(
     student: Path,
     rows: Path,
     *,
-    output: Path,
+    output: shared.Output,
     threshold: str | None = None,
     id_column: str | None = None,
     weights: Path | None = None,
     device: str = "cpu",
     cache: Path | None = None,
     trust: list[str] | None = None,
-    force: bool = False,
-    json: bool = False,
+    force: shared.Force = False,
+    json: shared.Json = False,
 ) -> None:
     """Predict with a saved student: a probability and a 0 or 1 for each label.
 

@@ -22,12 +22,13 @@ from privote.accounting.renyi import rounded_up
 from privote.datasets import Split, TeacherVotes, load_patients, load_teacher_votes
 from privote.datasets.tables import write_table
 from privote.errors import PrivoteWarning, whole
+from privote.guarantees import SIMULATED
 from privote.labelling import label
 from privote.learning import PrivateClassifier
 from privote.learning.jobs import FIGURES
 from privote.learning.students.classifiers import LinearStudent
 from privote.learning.tables import TableEncoder
-from privote.release import SIMULATED, Release
+from privote.release import Release
 
 from .page import Block, Command, Section, TableBlock, drawn, write_page
 from .plots import bars

@@ -17,7 +17,7 @@ from typing import Any
 
 from privote._version import __version__
 from privote.errors import InputError, MissingExtraError
-from privote.release import OWNER_ONLY
+from privote.guarantees import OWNER_ONLY
 
 from .plots import SEALED
 from .tables import Column, Row, cell, columns_of, is_cost, is_numeric, is_sealed, mark_name

@@ -8,10 +8,10 @@ from pathlib import Path
 from privote.accounting.renyi import rounded_up
 from privote.errors import InputError
 from privote.files import DRAFT, complete, exists
+from privote.guarantees import OWNER_ONLY, SIMULATED
 from privote.planning.polls import PollPlan
 from privote.polls import PollResult, Share
 from privote.polls.poll import UNCOUNTED
-from privote.release import OWNER_ONLY, SIMULATED, UNCERTAIN
 
 from .page import Bar, Facts, Section, TableBlock, render_page
 

@@ -10,7 +10,6 @@ import csv
 import json
 import math
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -21,24 +20,21 @@ import numpy as np
 from privote._version import written
 from privote.accounting.renyi import rounded_up
 from privote.files import complete, sync_files, write_statement
+from privote.guarantees import OWNER_ONLY, Fact, statement_of
 from privote.learning import save_student
 from privote.learning.direct.training import training_rows
 from privote.learning.jobs import Judgement, Outcome
 from privote.learning.methods import doubts_of, expected
 from privote.learning.pictures import PictureEncoder
-from privote.mechanisms import ABSTAIN
-from privote.mechanisms.base import Bools
-from privote.posterior import Floats
-from privote.release import OWNER_ONLY, SIMULATED, Fact, Release, statement_of
 from privote.votes.tables import write_header
 
+from .labels import labels_section, listed, notices
 from .page import Block, Command, Section, TableBlock, drawn, write_page
-from .plots import by_parameter, by_probability
+from .plots import by_parameter
 from .tables import FIGURES_MEAN, Column, plain
 
 MODEL, OWNERS, OWNERS_PAGE = "student.student", "for-the-owner.json", "for-the-owner.html"
 UNCOVERED = "computed on private rows, not covered by epsilon and delta"
-_NOTICES = ("warnings", "simulated")  # facts that every reader must see first
 _OPTIONS = {"n_teachers": "teachers", "n_jobs": "jobs"}
 _TECHNICAL = "In technical words:"
 _HOW = {
@@ -48,106 +44,6 @@ _HOW = {
     "teachers": "a student, trained on noisy votes of teachers that each saw a part of the records",
     "neighbours": "a student, trained on noisy votes of the records nearest to each public row",
 }
-
-
-def _listed(rows: Iterable[Fact], caption: str) -> TableBlock:
-    listed = [{"what": r.name, "value": r.text} for r in rows if r.key not in _NOTICES]
-    return TableBlock(caption=caption, rows=listed)
-
-
-def _notices(facts: Mapping[str, Any], release: Release | None) -> list[str]:
-    rows = [] if release is None else release.rows()
-    warnings = [row.text for row in rows if row.key == "warnings"]
-    return [SIMULATED, *warnings] if facts["simulated"] else warnings
-
-
-# -- labels ----------------------------------------------------------------------------------------
-
-
-def write_label_page(path: Path, release: Release) -> Path:
-    """Write a page about released labels: how good they are, and all that is promised."""
-    facts = _listed(release.rows(), "Everything on this page may be published.")
-    return write_page(
-        path,
-        title="Private labels",
-        intro=f"{release.headline}.",
-        sections=[
-            _labels(release),
-            Section(heading="What was released, and its guarantee", blocks=[facts]),
-        ],
-        notices=_notices(release.facts(), release),
-    )
-
-
-def _labels(release: Release, names: Sequence[str] | None = None) -> Section:
-    return Section(heading="Expected quality of the labels", blocks=labels_blocks(release, names))
-
-
-def labels_blocks(release: Release, names: Sequence[str] | None = None) -> list[Block]:
-    """Return how many ones each label has and how sure they are: from released numbers alone."""
-    labels, chances, quality = release.labels, release.probabilities, release.quality
-    rows = []
-    for place, name in enumerate(names or named(release)):
-        ones, held = labels[:, place] == 1, labels[:, place] == ABSTAIN
-        row: dict[str, Any] = {"label": name, "ones": int(ones.sum())}
-        row["share of ones"] = _percent(ones.sum() / max(1, (~held).sum()))
-        if held.any():
-            row["withheld"] = int(held.sum())
-        if chances is not None:
-            row["expected right"] = _percent(chances[ones, place].mean()) if ones.any() else None
-        if quality is not None and chances is not None:
-            row["ones missed"] = _missed(chances[:, place], ones)
-            row["gain over a constant answer"] = _percent(quality["by_label"]["gain"][place])
-        rows.append(row)
-    caption = "Ones released per label"
-    caption += "; the noise is included." if chances is None else ", and how certain they are."
-    table = TableBlock(caption=caption, rows=rows)
-    if chances is None:
-        return [table]
-    figure = drawn(
-        "Number of labels by the probability that most voters want them, given everything "
-        "released. Near 0 or 1 a label is certain; near one half it is a guess: of the ones at "
-        "0.6, four in ten are expected to be wrong.",
-        lambda: certainty(release),
-    )
-    return [figure, table]
-
-
-def certainty(release: Release) -> str:
-    """Return a drawing of how many labels have which probability."""
-    labels, chances = release.labels, release.probabilities
-    assert chances is not None
-    sides = (("decided 1", labels == 1), ("decided 0", labels == 0))
-    steps = np.linspace(0, 1, 11)
-    counts = {name: np.histogram(chances[cells], steps)[0].tolist() for name, cells in sides}
-    return by_probability(
-        counts,
-        title="How sure the labels are",
-        axis="probability that most voters want the label",
-    )
-
-
-def named(release: Release) -> Sequence[str]:
-    """Return the labels' names, or numbers for names."""
-    return release.label_names or [f"label_{place}" for place in range(release.labels.shape[1])]
-
-
-def _missed(chances: Floats, ones: Bools) -> str | None:
-    """Say how many of the ones that are to be expected were not released; None if there are none.
-
-    Not as a share: all of next to nothing is little.
-    """
-    missed, expected = round(chances[~ones].sum()), round(chances.sum())
-    return f"{missed:,} of {expected:,}" if expected else None
-
-
-def _percent(share: float) -> str:
-    if 0 < share < 1e-4:
-        return "below 0.01 %"
-    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"
-
-
-# -- trainings -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -368,13 +264,13 @@ def write_training_page(path: Path, said: TrainingStatement) -> Path:
     facts = outcome.promise.facts()
     intro = f"A model of {outcome.fitted.numbers_.protected}, by {facts['guarantee']}."
     if release is not None:
-        sections.append(_labels(release, outcome.label_names))
+        sections.append(labels_section(release, outcome.label_names))
         intro = (
             f"{outcome.rows:,} public rows were labelled by private votes, under the guarantee "
             f"{release.guarantee!r}, and a student was trained on them."
         )
-    promise = _listed(said.rows(), "In plain words.")
-    technical = _listed(said.technical(), _TECHNICAL.replace(":", "."))
+    promise = listed(said.rows(), "In plain words.")
+    technical = listed(said.technical(), _TECHNICAL.replace(":", "."))
     sections += [
         Section(heading="Guarantee", blocks=[promise, technical]),
         Section(heading="How to repeat this run", blocks=[Command(text=command(outcome))]),
@@ -384,7 +280,7 @@ def write_training_page(path: Path, said: TrainingStatement) -> Path:
         title="A model of private records" if release is None else "A student of private votes",
         intro=intro,
         sections=sections,
-        notices=[*_notices(facts, release), *doubts_of(outcome.fitted.numbers_)],
+        notices=[*notices(facts, release), *doubts_of(outcome.fitted.numbers_)],
     )
 
 
