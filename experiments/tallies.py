@@ -66,7 +66,7 @@ class Run:
     true: npt.NDArray[np.int64]
 
     def labels(self, by: str) -> Votes:
-        return self.said.labels(self.tallies, by)
+        return self.said.labels(by)
 
 
 def released(votes: Votes, epsilon: float, seed: int, *, whole: bool = True) -> Run:

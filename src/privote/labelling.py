@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .accounting.allowance import FACTOR
+from .accounting.filters import fitting
 from .accounting.renyi import DEFAULT_ORDERS, Floats, epsilon_at, rounded_up
 from .entropy import Entropy
 from .errors import BudgetError, InputError, PrivoteWarning, whole
@@ -227,7 +228,7 @@ def prepare(
         )
     most = None
     if isinstance(mechanism, Mechanism):
-        most = mechanism.most_ones
+        most = mechanism.max_positives
         if ballots.resolution > mechanism.resolution:
             raise InputError("votes", "must be 0, 1 or missing; only tallies take probabilities")
         mechanism.check(ballots)
@@ -387,7 +388,7 @@ class Labelling:
         def price(epsilon: float) -> Floats:
             if epsilon == self.cost.epsilon:
                 return fit * each
-            return worst_case.fitting(each, epsilon, self.cost.delta, self.ballots.queries) * each
+            return fitting(each, epsilon, self.cost.delta, self.ballots.queries) * each
 
         outcome = {"outcome": (mechanism.outcomes, (fit, self.ballots.labels))}
         return replace(request, price=price, layout=outcome)
@@ -442,8 +443,11 @@ class Labelling:
         guarantee = self._guaranteed(
             run, priced.outcome, self.mechanism, priced.epsilon, terms=priced.terms
         )
-        outcome = _outcome(priced.outcome, guarantee)
-        run.commit(outcome, queries=len(priced.outcome), curve=priced.curve.tolist())
+        run.commit(
+            _outcome(priced.outcome, guarantee),
+            queries=len(priced.outcome),
+            curve=priced.curve.tolist(),
+        )
         return data_dependent.sealed(self.ballots, self.mechanism, self.cost.delta, priced.curve)
 
     def _draw_limited(self, run: Run, request: Request) -> Sealed:
@@ -515,7 +519,7 @@ class Labelling:
         """Return the release of what was committed; nothing here looks at a vote."""
         ballots, labels = self.ballots, outcome.arrays["outcome"]
         guarantee = Guarantee.of_facts(outcome.facts)
-        names, reasons = ballots.query_names, ()
+        names, reasons = ballots.query_names, tuple[str, ...]()
         if 0 < len(labels) < ballots.queries:
             reasons = (f"{STOPPED} {len(labels)} of {ballots.queries} queries: {_NEXT}.",)
         release = Release.of_outcome(
@@ -753,9 +757,14 @@ class Electorate:
         nobody = Ballots((1, self.voters, self.labels), _no_votes, missing=True)
         request = self._labelling(nobody, None, self._names).request()
         with self._ledger.transaction() as state:
-            self._name, account = self._ledger.allowance_of(state, request)
-            if account is None:
-                self._ledger.open_allowance(state, request, self._name)
+            charge = self._ledger.allowance_for(state, request)
+            if charge is None:
+                facts = self._ledger.allowance_facts(request)
+                charge = self._ledger.charge(state, request, **facts)
+        self._charge = charge
+        if len(self._state.allowance) != self.voters:
+            rule = f"must be all {len(self._state.allowance)} voters registered together"
+            raise InputError("voters", rule, self.voters)
         assert request.allowance is not None
         if allowance is not None and (self._limits != request.allowance.wanted).any():
             raise BudgetError("this electorate already has an allowance, which cannot be changed")
@@ -765,7 +774,7 @@ class Electorate:
 
     @property
     def _state(self) -> AllowanceState:
-        return self._ledger.state.accounts[self._name]
+        return self._ledger.state.accounts[self._charge]
 
     @property
     def _limits(self) -> Counts:
@@ -776,7 +785,7 @@ class Electorate:
     def _labelling(
         self, ballots: BallotSource, baseline: Any, names: Sequence[str] | None
     ) -> Labelling:
-        most = self.mechanism.most_ones
+        most = self.mechanism.max_positives
         return Labelling(
             ballots=ballots,
             cost=self._cost,

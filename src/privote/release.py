@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from ._version import check_written, written
 from .accounting.renyi import rounded_up
-from .errors import InputError, finite
+from .errors import InputError
 from .guarantees import Fact, Guarantee, Learnt, Sealed, Shown
 from .ledger import digest_of
 from .mechanisms import ABSTAIN, TallyVoting, mechanism_of
-from .posterior import RULES, Floats, Posterior, posterior
+from .posterior import Floats, Posterior, check_rule, posterior
 from .votes.arrays import ArrayFile
 
 FORMAT = 5  # of what is saved
@@ -62,21 +62,13 @@ def decide(release: Release, by: str | float = "likely") -> Release:
         raise InputError("release", "must have tallies: drawn labels cannot be decided again")
     if release.processed:
         raise InputError("release", f"must not be post-processed: {release.processed[0]}")
-    evidence, rule = release.posterior, _check_rule(by)
+    evidence, rule = release.posterior, check_rule(by)
     if evidence is None:
         return replace(release, decided=rule)
-    labels = evidence.labels(release.tallies, rule).astype(np.int8)
+    labels = evidence.labels(rule).astype(np.int8)
     decided = replace(release, labels=labels, decided=rule)
     vars(decided)["posterior"] = evidence  # it took a while, and follows from the same tallies
     return decided
-
-
-def _check_rule(by: Any) -> str | float:
-    if isinstance(by, str) and by in RULES:
-        return by
-    if isinstance(by, str) or not 0 <= (bar := finite("by", by)) <= 1:
-        raise InputError("by", f"must be one of {', '.join(RULES)}, or a number from 0 to 1", by)
-    return bar
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -173,7 +165,9 @@ class Release(Shown):
         # Where records speak on queries near them only, "most voters" are most of those near.
         near = 1 if self.active_share is None else self.active_share
         voters = max(1, min(self.guarantee.voters, round(near * self.guarantee.voters)))
-        return posterior(self.tallies, sigma=mechanism.sigma, voters=voters, steps=mechanism.steps)
+        return posterior(
+            self.tallies, sigma=mechanism.sigma, voters=voters, resolution=mechanism.steps
+        )
 
     @property
     def probabilities(self) -> Floats | None:
@@ -183,8 +177,7 @@ class Release(Shown):
         """
         if self.chances is not None or self.posterior is None:
             return self.chances
-        assert self.tallies is not None
-        return self.posterior.probabilities(self.tallies)
+        return self.posterior.probabilities
 
     @property
     def shares(self) -> Floats | None:
@@ -192,10 +185,7 @@ class Release(Shown):
 
         What a student learns from; None for mechanisms that release labels.
         """
-        if self.posterior is None:
-            return None
-        assert self.tallies is not None
-        return self.posterior.expected_shares(self.tallies)
+        return None if self.posterior is None else self.posterior.shares
 
     @cached_property
     def quality(self) -> dict[str, Any] | None:
@@ -324,10 +314,11 @@ def _of_facts(
     values = {name: value for name, value in facts.items() if name not in _DERIVED}
     for name in ("reasons", "processed", "label_names"):
         values[name] = None if values[name] is None else tuple(map(str, values[name]))
-    values["decided"] = "likely" if values["decided"] is None else _check_rule(values["decided"])
+    values["decided"] = "likely" if values["decided"] is None else check_rule(values["decided"])
     names = None if query_names is None else tuple(map(str, query_names))
-    guarantee = Guarantee.of_facts(facts["guarantee"])
-    release = Release(labels=labels, guarantee=guarantee, query_names=names, **arrays, **values)
+    values |= {**arrays, "query_names": names, "guarantee": Guarantee.of_facts(facts["guarantee"])}
+    release = Release(labels=labels, **values)
+    guarantee = release.guarantee
     if release.facts()["sha256"] != facts["sha256"]:
         raise ValueError("it was edited: its labels, tallies or names do not match")
     outcome = labels if release.tallies is None else release.tallies

@@ -14,6 +14,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from privote.guardian.allowance import check_allowance
 from tests.attacks.conftest import Outcome, full, scaled, time_limit
 from tests.cli.conftest import invoke
 
@@ -24,7 +25,6 @@ from privote.accounting.renyi import DEFAULT_ORDERS
 from privote.capc.site import read_toml
 from privote.entropy import Entropy
 from privote.errors import PrivoteError
-from privote.guardian.allowance import check_allowance
 from privote.learning.direct.noise import TrainingPlan
 from privote.planning import chance_of_one
 from privote.votes.cube import SparseBallots, check_threshold

@@ -12,6 +12,8 @@ from tests.refusals import refused
 
 import privote as pv
 from privote import planning
+from privote.audit.exact import row_probabilities
+from privote.audit.reference import Textbook
 from privote.planning.tuning import Trial, tune
 
 EPSILON, DELTA = 4.0, 1e-5
@@ -100,12 +102,13 @@ def test_the_worst_case_and_sealed_prices_are_those_of_the_release(name: str) ->
 def test_labels_are_wrong_as_all_outcomes_say(mechanism: Any, gate: pv.Gate | None) -> None:
     mechanism = replace(mechanism, gate=gate)
     votes = votes_for(mechanism, 30)
-    if mechanism.most_ones == 2:
+    if mechanism.max_positives == 2:
         votes = pv.Ballots.from_array(votes).clip(2).to_array()
     rng = np.random.default_rng(1)
     wanted = (rng.random((30, 3)) < 0.4).astype(np.int8)
     wanted[rng.random((30, 3)) < 0.1] = -1
-    rows, chances = mechanism.every_outcome(3), mechanism.joint_probabilities(votes)
+    rows = Textbook(mechanism, 4, 3).outcomes
+    chances = row_probabilities(mechanism.outcome_probabilities(votes), rows)
     one, answered = chances @ (rows == 1), chances @ (rows != -1)
     bad, known = np.where(wanted == 1, answered - one, one), wanted != -1
     answered = np.broadcast_to(answered, wanted.shape)

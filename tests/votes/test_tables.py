@@ -42,7 +42,7 @@ def test_lines_are_those_of_the_file(
     places, columns = whole(sheet)
     assert places == [2, 4, 6, 8]
     assert columns == [["1", "two\nlines", " ", "4"], ["2", "3", " ", "5"]]
-    assert sheet.where(4, "a") == "t.csv, line 4, column 'a'"
+    assert sheet.at(1, "a") == "t.csv, line 4, column 'a'"
     assert whole(sheet) == (places, columns)  # as often as one likes
 
 

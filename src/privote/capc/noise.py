@@ -36,6 +36,7 @@ from ..accounting.worst_case import line_supremum
 from ..entropy import Entropy
 from ..errors import InputError, UnavailableError
 from ..mechanisms import Gate, Mechanism
+from .counted import counted
 from .programs import IntArray
 
 LogProbs = Callable[[IntArray], Floats]  # margins -> log Pr[no], log Pr[yes] on the last axis
@@ -147,13 +148,13 @@ class SharedNoise:
     @classmethod
     def of(cls, mechanism: Mechanism, labels: int) -> SharedNoise:
         """Return the shared noise of a mechanism, if it can have one."""
-        counted = mechanism.counted(labels)
-        if counted.weights is not None:
+        ballots = counted(mechanism, labels)
+        if ballots.weights is not None:
             raise UnavailableError(
                 "noise = 'sites' needs unweighted votes, as in binary voting: use 'guardian' for "
                 f"{mechanism}"
             )
-        noise = cls(vote=counted.vote, gate=mechanism.gate)
+        noise = cls(vote=ballots.vote, gate=mechanism.gate)
         for sigma in noise.sigmas:
             if sigma * noise.steps > _MOST_UNITS:
                 raise InputError(

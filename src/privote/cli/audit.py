@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from privote.errors import InputError
-
 from . import options
 
 if TYPE_CHECKING:
@@ -79,8 +77,6 @@ def audit(
     subjects = [] if given else [each for kind in kinds for each in _subjects(kind, voters)]
     if given:
         subjects += filter(None, [options.mechanism_of(mechanism, given)])
-    if not subjects:
-        raise InputError("mechanism", "must define `audited`, the settings to try", mechanism)
     findings: list[dict[str, Any]] = []
     with working("auditing", len(subjects)) as tick:
         for done, subject in enumerate(subjects):
@@ -111,13 +107,14 @@ def audit(
 
 def _subjects(kind: type[Mechanism], voters: int) -> list[Mechanism]:
     """Return a mechanism with each of its features; of privote's own, a gate is one."""
+    from privote.audit import subjects
     from privote.mechanisms import MECHANISMS, Gate
 
-    subjects = [*kind.audited()]
+    every = [*subjects(kind)]
     if kind.name in MECHANISMS and "gate" in kind.settings():
         gate = Gate(threshold=(voters + 1) / 2, sigma=1.5)
-        subjects.append(replace(subjects[0], gate=gate))
-    return subjects
+        every.append(replace(every[0], gate=gate))
+    return every
 
 
 def _show(findings: list[dict[str, Any]], size: dict[str, int]) -> None:

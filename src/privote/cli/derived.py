@@ -535,7 +535,7 @@ class MechanismFlags:
         if sigma is not None and "sigma" in kind.settings():
             flags = replace(self, sigma=sigma)
         chosen = flags.chosen
-        for setting in kind.needs():
-            if setting not in chosen:
-                raise InputError(f"{_spelled(setting)} is required for mechanism {self.name!r}")
+        for item in fields(kind):
+            if item.name not in chosen and item.default is item.default_factory is MISSING:
+                raise InputError(f"{_spelled(item.name)} is required for mechanism {self.name!r}")
         return kind(**chosen)

@@ -240,7 +240,7 @@ def mechanism_of(name: str, settings: dict[str, Any]) -> Mechanism | None:
     """Return the mechanism that was named, with its settings; None for auto."""
     if name in ("", "auto"):
         if settings:
-            raise InputError(f"--{[*settings][0].replace('_', '-')} needs --mechanism")
+            raise InputError(f"--{next(iter(settings)).replace('_', '-')} needs --mechanism")
         return None
     from privote.mechanisms import MECHANISMS, Gate
 

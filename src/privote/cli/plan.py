@@ -52,8 +52,8 @@ def plan(
     With --mechanism, it shows what that mechanism can do within the budget. "worst-case" is how
     many queries fit, for any votes. "allowance" is how many contributions each voter may cast over
     all queries; a voter who has used it up counts as the baseline from then on. With an allowance
-    of 0 the mechanism is refused. "missed" is how often a label that every voter wants is not released;
-    if it is large, there is too much noise for so few voters.
+    of 0 the mechanism is refused. "missed" is how often a label that every voter wants is not
+    released; if it is large, there is too much noise for so few voters.
 
     Parameters
     ----------

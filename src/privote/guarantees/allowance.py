@@ -125,7 +125,7 @@ def draw(
     ballots = electorate.ballots
     unit = ballots.resolution**2
     spent, clipped, start = account.spent.copy(), account.clipped.copy(), 0
-    outcome = np.empty((ballots.queries, ballots.labels), mechanism.outcomes)
+    outcome: npt.NDArray[Any] = np.empty((ballots.queries, ballots.labels), mechanism.outcomes)
     for block, baseline in electorate.blocks():
         counted, cast, cut = bound_contributions(
             block,

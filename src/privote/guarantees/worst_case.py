@@ -39,7 +39,8 @@ def queries_that_fit(
 
 def draw(ballots: BallotSource, mechanism: Mechanism, entropy: Entropy) -> Labels:
     """Draw every query, block by block."""
-    outcome, start = np.empty((ballots.queries, ballots.labels), mechanism.outcomes), 0
+    outcome: Labels = np.empty((ballots.queries, ballots.labels), mechanism.outcomes)
+    start = 0
     for block in ballots.blocks():
         outcome[start : start + block.queries] = mechanism.draw(mechanism.tally(block), entropy)
         start += block.queries

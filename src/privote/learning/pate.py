@@ -390,7 +390,7 @@ class PATEClassifier(Shown, LabelClassifier):
             tune="F1" if isinstance(self.threshold, str) and self.threshold == "tuned" else None,
         )
         ballots = Ballots.from_array(cast(teachers, X_public, self.threshold)[rows])
-        limit = self.mechanism.most_ones if isinstance(self.mechanism, Mechanism) else None
+        limit = self.mechanism.max_positives if isinstance(self.mechanism, Mechanism) else None
         return ballots if limit is None else ballots.clip(limit)
 
     def _share(self, X: Any, who: VoterNames) -> float:

@@ -35,7 +35,8 @@ class Book:
         self, store: Store, chain: Chain, anchor: Anchor | None, *, readonly: bool = False
     ) -> None:
         self._store, self._chain, self._anchor, self._readonly = store, chain, anchor, readonly
-        self._state, self._head = LedgerState(), (0, START)
+        self._state = LedgerState()
+        self._head: Head = (0, START)
         self._process, self._lock = os.getpid(), threading.RLock()
         self._added: list[Row] | None = None  # in this transaction; None outside of one
 
@@ -131,7 +132,7 @@ class Book:
         if row.sealed is not None and f'"seal":"{self._chain.seal(row.sealed)}"' not in row.body:
             raise LedgerError(f"the sealed part of entry {row.number} does not match: run verify")
         self._state.add(row.number, row.at, decoded(row.body, row.sealed))
-        self._head: Head = (row.number, row.digest)
+        self._head = (row.number, row.digest)
 
     def _settle(self, before: Head, added: list[Row], lost: UnsettledError) -> None:
         """Find out what became of a commit whose answer was lost; raise unless it happened.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ..accounting.allowance import FACTOR, MOST
 from ..accounting.filters import fitting, likely_orders
-from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon_at, rounded_up
+from ..accounting.renyi import Floats, epsilon_at, rounded_up
 from ..errors import BudgetError, whole
 from ..ledger import Budget
 from ..mechanisms import Mechanism

@@ -14,6 +14,7 @@ from ..errors import UnavailableError
 from ..mechanisms import Mechanism
 from ..mechanisms.base import check_electorate
 from ..votes.cube import Bools, Counts, Floats
+from .chances import cell_probabilities
 
 #: The share of yes among all votes where nobody says otherwise.
 YES = 0.1
@@ -110,7 +111,7 @@ def chance_of_one(
         count if mechanism.missing_counts_as_no else voters
     )  # where an empty ballot is a vote
     block: Any = _Agreement(int(voters), 1 if single else int(labels), int(count), int(speaking))
-    return float(mechanism.cell_probabilities(mechanism.tally(block))[0, 0, 1])
+    return float(cell_probabilities(mechanism, mechanism.tally(block))[0, 0, 1])
 
 
 @dataclass(frozen=True)

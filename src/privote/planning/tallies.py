@@ -21,9 +21,9 @@ from scipy.special import betaln, gammaln, ndtr
 from ..accounting.allowance import Learning, learning_epsilon, mu_of_budget, settled
 from ..accounting.renyi import Floats, rounded_up
 from ..errors import InputError, finite, whole
-from ..ledger import Budget
-from ..posterior import Posterior
 from ..guarantees import Shown
+from ..ledger import Budget
+from ..posterior import Histogram
 from .forecast import YES
 
 #: Kinds of voters. The j-th commonest label is wanted in proportion to j^-fall. In each cell voters
@@ -137,7 +137,7 @@ def plan(
     quality = {}
     for kind, voters_of in VOTERS.items():
         expected = size.expected(learning, sigma, *voters_of)
-        quality[kind] = expected.figures(expected.posterior(queries).decided("likely"))
+        quality[kind] = expected.figures(expected.histogram(queries).chances > 0.5)
     return Plan(
         **asdict(size),
         epsilon=epsilon,
@@ -249,10 +249,10 @@ class Expected:
     tallies: Floats
     wanted: Floats
 
-    def posterior(self, queries: int) -> Posterior:
+    def histogram(self, queries: int) -> Histogram:
         """Return what so many queries' tallies say, if they are as expected."""
         counts: npt.NDArray[Any] = queries * self.tallies
-        return Posterior(self.voters, self.sigma, 1, self.first, self.width, counts)
+        return Histogram(self.voters, self.sigma, 1, self.first, self.width, counts)
 
     def figures(self, ones: npt.NDArray[np.bool_]) -> dict[str, float]:
         """Return precision, recall and F1 where these bins are a 1."""

@@ -26,6 +26,7 @@ from ..metrics import label_table
 from ..votes.contributions import bound_contributions
 from ..votes.cube import Ballots, BallotSource
 from .budget import allowance_for, room
+from .chances import cell_probabilities, noise_free
 
 _GUARANTEES = ("allowance", "worst-case", "data-dependent")
 _GATE = ("gate_threshold", "gate_sigma")
@@ -221,10 +222,10 @@ def _shares(
     sums, plain = np.zeros((2, ballots.labels, 2, 3))
     start = 0
     for block in ballots.blocks():
-        majority = np.asarray(mechanism.noise_free(block), np.bool_)
+        majority = np.asarray(noise_free(mechanism, block), np.bool_)
         wanted = majority if truth is None else truth[start : start + block.queries]
         sides = np.stack([wanted == 0, wanted == 1], axis=-1).astype(np.float64)
-        sums += np.einsum(_CELLS, sides, mechanism.cell_probabilities(mechanism.tally(block)))
+        sums += np.einsum(_CELLS, sides, cell_probabilities(mechanism, mechanism.tally(block)))
         plain += np.einsum(_CELLS, sides, np.stack([~majority, majority, 0 * majority], axis=-1))
         start += block.queries
     of = sums.sum(axis=0)

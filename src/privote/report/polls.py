@@ -14,6 +14,7 @@ from privote.polls import PollResult, Share
 from privote.polls.poll import UNCOUNTED
 
 from .page import Bar, Facts, Section, TableBlock, render_page
+from .tables import UNCERTAIN
 
 Plans = Mapping[str, Sequence[PollPlan]]  # for winners alone, or with shares: one an epsilon
 

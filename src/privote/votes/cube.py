@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BallotError, InputError, numbers, shown, whole
-from .names import Names
+from .names import Names, check_names
 
 MISSING = -1
 Votes = npt.NDArray[np.bool_] | npt.NDArray[np.int8]
@@ -153,11 +153,19 @@ class Ballots(BallotSource):
         """(queries, voters, labels)."""
         return self.queries, self.voters, self.labels
 
-    def named(self, names: Names, where: str = "votes") -> Ballots:
+    def named(
+        self,
+        *,
+        queries: Names = None,
+        voters: Names = None,
+        labels: Names = None,
+        where: str = "votes",
+    ) -> Ballots:
         """Return the same ballots under these names; ``where`` they come from."""
-        same, names = copy.copy(self), names.checked(self.shape, where)
-        same.query_names, same.voter_names = names.queries, names.voters
-        same.label_names = names.labels
+        same = copy.copy(self)
+        same.query_names = check_names(queries, self.queries, "query", where)
+        same.voter_names = check_names(voters, self.voters, "voter", where)
+        same.label_names = check_names(labels, self.labels, "label", where)
         return same
 
     @classmethod
@@ -190,9 +198,7 @@ class Ballots(BallotSource):
         refuse_lists(lists)
         if isinstance(votes, BallotSource):
             if threshold is not None:
-                raise InputError(
-                    "threshold", "applies to probabilities, but these votes are already ballots"
-                )
+                raise InputError("threshold", "applies to probabilities, not to ballots")
             return votes
         return cls.from_array(votes, **how)
 
@@ -260,10 +266,8 @@ class Ballots(BallotSource):
         check_shape((queries, voters, labels))
         need = -(-queries * voters * labels // 8)
         if bits.dtype != np.uint8 or bits.ndim != 1 or bits.size != need:
-            raise BallotError(
-                f"packed votes must be {need} bytes (uint8) for shape "
-                f"({queries}, {voters}, {labels}), got {bits.dtype} of shape {bits.shape}"
-            )
+            rule = f"packed votes must be {need} bytes (uint8) for shape {tuple(sizes.tolist())}"
+            raise BallotError(f"{rule}, got {bits.dtype} of shape {bits.shape}")
         ballot = voters * labels
 
         def rows(start: int, stop: int) -> Votes:
@@ -442,23 +446,21 @@ def as_votes(
 def check_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Return the sizes of a cube; refuse one that lacks an axis, or has nothing on one."""
     if not isinstance(shape, tuple) or len(shape) != 3:
-        raise BallotError(
-            "votes", f"must have 3 axes (queries, voters, labels), got {len(shape)}: shape {shape}"
-        )
-    queries, voters, labels = (
-        whole(axis, size, 1, MOST)
-        for axis, size in zip(("queries", "voters", "labels"), shape, strict=True)
+        raise BallotError("votes", f"must have 3 axes (queries, voters, labels), got {shape}")
+    queries, voters, labels = shape
+    return (
+        whole("queries", queries, 1, MOST),
+        whole("voters", voters, 1, MOST),
+        whole("labels", labels, 1, MOST),
     )
-    return queries, voters, labels
 
 
 def check_threshold(threshold: Threshold, labels: int) -> Floats:
     """Return a threshold in [0, 1], or one per label, ready to broadcast."""
     bar = numbers("threshold", [] if threshold is None else threshold)
     if bar.shape not in ((), (labels,)):
-        raise InputError(
-            "threshold", f"must be one value or one per label ({labels}), got shape {bar.shape}"
-        )
+        rule = f"must be one value or one per label ({labels}), got shape {bar.shape}"
+        raise InputError("threshold", rule)
     if not ((bar >= 0) & (bar <= 1)).all():
         raise InputError("threshold", f"must lie in [0, 1], got {bar.tolist()}")
     return bar
