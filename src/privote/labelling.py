@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -270,6 +270,8 @@ class Labelling:
     entropy: Entropy
     wanted: Any = None  # the allowance, where somebody sets it
     registered: int | None = None  # how many voters there are, where some may be absent
+    lasts: bool = True  # whether later runs of the same voters go on with their allowance
+    about: Mapping[str, Any] = field(default_factory=dict)  # further public terms of the run
 
     @property
     def voters(self) -> int:
@@ -310,6 +312,7 @@ class Labelling:
             "missing": self.ballots.missing,
             "sparse": self.ballots.sparse,
             "baseline": digest_of(self.baseline.astype(np.int8)) if self.baseline.any() else None,
+            **self.about,
         }
         kind = np.int64 if isinstance(self.mechanism, str) else self.mechanism.outcomes
         request = Request(
@@ -350,6 +353,7 @@ class Labelling:
             queries=self.ballots.queries,
             planned=planned,
             plans=self.plan_for is not None,
+            lasts=self.lasts,
         )
         return replace(
             request,
@@ -377,6 +381,7 @@ class Labelling:
                 voters=voters,
                 names=self.names,
                 wanted=limits,
+                lasts=self.lasts,
             ),
             price=price,
             room=request.room + (24 * voters if len({*limits.tolist()}) > 1 else 0),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from privote._version import written
-from privote.errors import LedgerError
+from privote.errors import LedgerError, StorageError
 
 from . import options
 from .output import print_facts, print_json, print_result, print_table, say
@@ -173,7 +173,7 @@ def _runs(book: Ledger) -> list[dict[str, Any]]:
                 "run": run.number,
                 "at": run.at[:19].replace("T", " "),
                 "status": run.status,
-                "data set": run.reserved.dataset,
+                "data set": charge.dataset,
                 "guarantee": charge.guarantee,
                 "mechanism": describe(dict(mechanism)) if mechanism else "",
                 "epsilon": "0" if again else rounded_up(charge.epsilon, 4),
@@ -228,6 +228,8 @@ def verify(ledger: str, *, beside: options.Beside = None, json: options.Json = F
                 verified = book.verify()
         facts = {"entries": verified.entries, "head": verified.head}
         problems = list(verified.problems)
+    except StorageError:
+        raise
     except LedgerError as error:
         facts, problems = {}, [str(error)]
     if json:
@@ -272,7 +274,7 @@ def check(
         if verified.problems:
             raise LedgerError("; ".join(verified.problems))
         findings = {path: book.check(*_digests(path)) for path in files}
-    rows = [{"file": path.name, **vars(finding)} for path in files for finding in findings[path]]
+    rows = [{"file": path.name, **finding._asdict()} for path in files for finding in findings[path]]
     unknown = [path.name for path in files if not findings[path]]
     if json:
         print_json({"ok": not unknown, "findings": rows, "unknown": unknown})

@@ -33,11 +33,11 @@ def look(request: Request, account: Account, *expected: str) -> dict[str, Any]:
 def _quoted(ledger: Ledger, request: Request, asked: str) -> dict[str, Any]:
     state = ledger.state
     name = state.known(request.dataset)
-    run = state.unfinished(ledger.key_of(request))
-    if run is not None:
+    run = ledger.find(request)
+    if run is not None and not run.finished:
         rule = "finish it with --resume, or end it with privote ledger abandon"
         return {"cost": f"Run {run.number} with these terms is charged already: {rule}."}
-    if request.allowance is not None and ledger.allowance_of(state, request)[1] is not None:
+    if ledger.allowance_for(state, request) is not None:
         return {"cost": "This run goes on with an allowance that is paid for: it costs no more."}
     scope = ledger.quote(request)
     known = "" if name in state.scopes else ", which is new in this ledger"

@@ -339,8 +339,9 @@ class Ledger(Book):
         if wanted is None:
             return {}
         limits = [] if wanted.wanted is None else wanted.wanted.tolist()
+        scheme = self._scheme(request, wanted)
         return {
-            "account": self._scheme(request, wanted),
+            "account": scheme if wanted.lasts else f"{scheme}, for one run",
             "voters": wanted.voters,
             "allowance": limits[0] if len({*limits}) == 1 else limits or None,
             "planned": wanted.planned,
@@ -354,7 +355,7 @@ class Ledger(Book):
         for one call pays for later ones as long as so many queries are left in it.
         """
         wanted = request.allowance
-        if wanted is None:
+        if wanted is None or not wanted.lasts:
             return None
         scheme, digests = self._scheme(request, wanted), self._digests(wanted)
         for charge, account in reversed(state.accounts.items()):

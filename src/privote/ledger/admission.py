@@ -64,6 +64,8 @@ class AllowanceRequest:
         How many are asked now; and for how many the allowance is learnt in all.
     plans
         Whether somebody asked for that number.
+    lasts
+        Whether a later run may go on with it.
     """
 
     terms: Mapping[str, Any]
@@ -73,6 +75,7 @@ class AllowanceRequest:
     queries: int | None = None
     planned: int | None = None
     plans: bool = False
+    lasts: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
