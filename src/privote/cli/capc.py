@@ -10,7 +10,6 @@ import typer
 from privote.errors import InputError
 
 from . import derived as options
-from . import options as shared
 from .derived import Group, MechanismFlags, derived
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ _SHOWN = 16  # digits of a fingerprint in a table
 def guardian(
     site: Path,
     *,
-    json: shared.Json = False,
+    json: bool = False,
 ) -> None:
     """Run the guardian, which keeps the coalition's ledger and decides its batches, until stopped.
 
@@ -63,7 +62,7 @@ def guardian(
 def answer(
     site: Path,
     *,
-    json: shared.Json = False,
+    json: bool = False,
 ) -> None:
     """Answer other sites' queries with this site's model, until stopped.
 
@@ -93,9 +92,9 @@ def query(
     site: Path,
     rows: Path,
     *,
-    output: shared.Output,
-    force: shared.Force = False,
-    json: shared.Json = False,
+    output: Path,
+    force: bool = False,
+    json: bool = False,
 ) -> None:
     """Have the other sites label rows; they see neither the rows nor the labels.
 
@@ -163,10 +162,10 @@ def retrain(
     rows: Path,
     answers: Path,
     *,
-    labels: shared.Name,
-    output: shared.Output,
-    force: shared.Force = False,
-    json: shared.Json = False,
+    labels: str,
+    output: Path,
+    force: bool = False,
+    json: bool = False,
 ) -> None:
     r"""Retrain this site's model on its own records and the labels it received.
 
@@ -231,7 +230,7 @@ def retrain(
 )
 def simulate(
     *,
-    output: shared.Output,
+    output: Path,
     mechanism: MechanismFlags,
     parties: int = 5,
     queries: int = 100,
@@ -239,8 +238,8 @@ def simulate(
     epsilon: float = 20.0,
     delta: float = 1e-05,
     guarantee: str = "allowance",
-    seed: shared.Seed = None,
-    json: shared.Json = False,
+    seed: int | None = None,
+    json: bool = False,
 ) -> None:
     """Run a whole coalition on this machine: a guardian, answering sites and a querying site.
 
@@ -322,7 +321,7 @@ def make(
     *,
     folder: Path = Path(),
     days: int = 365,
-    json: shared.Json = False,
+    json: bool = False,
 ) -> None:
     """Make this site's key and certificate: NAME.key, which stays here, and NAME.pem.
 
@@ -360,7 +359,7 @@ def pin(
     *,
     trust: Path = Path("trust"),
     name: str | None = None,
-    json: shared.Json = False,
+    json: bool = False,
 ) -> None:
     """Trust another site's certificate: the holder of its key is accepted as that site.
 
@@ -393,7 +392,7 @@ def list_them(
     *,
     trust: Path = Path("trust"),
     folder: Path | None = None,
-    json: shared.Json = False,
+    json: bool = False,
 ) -> None:
     """List the pinned certificates, whether they are valid, and for how long.
 

@@ -327,10 +327,10 @@ def _print_bill(
     from .output import print_facts
 
     facts = label_bill(release, target=labelling.cost.epsilon, output=output)
-    if verbose:
-        facts |= {row.name: row.text for row in rows_of(release)}
     simulated = " (SIMULATED: a seed was given)" if release.guarantee.simulated else ""
     print_facts(facts, title=f"Bill{simulated}")
+    if verbose:
+        print_facts({row.name: row.text for row in rows_of(release)}, title="In full")
     if sealed is None:
         return
     shown = {

@@ -274,7 +274,9 @@ def check(
         if verified.problems:
             raise LedgerError("; ".join(verified.problems))
         findings = {path: book.check(*_digests(path)) for path in files}
-    rows = [{"file": path.name, **finding._asdict()} for path in files for finding in findings[path]]
+    rows = [
+        {"file": path.name, **finding._asdict()} for path in files for finding in findings[path]
+    ]
     unknown = [path.name for path in files if not findings[path]]
     if json:
         print_json({"ok": not unknown, "findings": rows, "unknown": unknown})
@@ -303,7 +305,7 @@ def _digests(path: Path) -> list[str]:
         text = content.decode()
     except UnicodeDecodeError:
         return digests
-    return [*digests, *map(digest_of_text, {text, text.removesuffix("\n")})]
+    return [*digests, digest_of_text(text)]
 
 
 @app.command()

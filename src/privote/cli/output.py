@@ -15,6 +15,7 @@ import errno
 import json as jsonlib
 import os
 import re
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +27,14 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from privote.errors import CompleteError, InputError, PrivoteError, PrivoteWarning, printable
+from privote.errors import (
+    CompleteError,
+    InputError,
+    PrivoteError,
+    PrivoteWarning,
+    masked,
+    printable,
+)
 
 _PIPED_WIDTH = 100  # nobody resizes a pipe: wide enough for every table here
 Tick = Callable[[int], None]
@@ -49,6 +57,9 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("y", "Y", "Y_private"), ("--labels",)),
     "sigmas": ("--values",),
 }
+# Of a run that is repeated: what does not change it, and where its files lie.
+_APART = ("output", "force", "resume", "show_sealed", "verbose", "json")
+_FOLDERS = re.compile(r"^(\w+:)?.*/(?=.)")
 # Typer's own usage error, or click's in older versions of it.
 _UsageError: Any = typer.BadParameter.__mro__[1]
 _KINDS: dict[Any, str] = {float: "must be a number", int: "must be an integer"}
@@ -176,6 +187,8 @@ def print_facts(facts: Mapping[str, Any], *, title: str, caption: str | None = N
         title_justify="left",
         padding=(0, 2, 0, 0),
     )
+    made.add_column()
+    made.add_column(overflow="fold")
     for name, value in facts.items():
         if value is None:  # nothing to say
             continue
@@ -196,6 +209,20 @@ def _print(*renderables: Any) -> None:
     for renderable in renderables:
         console.print(renderable)
     console.print()
+
+
+def command_of(ctx: Any) -> str:
+    """Return the command that repeats this run: all that was given, but no folder or password."""
+    words = ["privote", ctx.info_name]
+    for param in ctx.command.params:
+        source, value = ctx.get_parameter_source(param.name), ctx.params.get(param.name)
+        if source is None or source.name != "COMMANDLINE" or param.name in _APART:
+            continue
+        option = [] if param.param_type_name == "argument" else [param.opts[0]]
+        for each in value if isinstance(value, list | tuple) else [value]:
+            text = masked(str(each)) if "://" in str(each) else _FOLDERS.sub(r"\1", str(each))
+            words += option if value is True else [*option, shlex.quote(text)]
+    return " ".join([*words, "--output", "NEW_FOLDER"])
 
 
 # -- progress --------------------------------------------------------------------------------------

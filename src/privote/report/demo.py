@@ -147,7 +147,7 @@ def _train(sides: Split, seed: int | None) -> tuple[Rows, tuple[str, ...]]:
     for epsilon in EPSILONS:
         model = PrivateClassifier(epsilon=epsilon, delta=DELTA)
         model.fit(private.X, private.Y, public.X, groups=private.groups, seed=seed)
-        cost, name = model.privacy_["epsilon"], f"private ({model.method_})"
+        cost, name = model.guarantee_.epsilon, f"private ({model.method_})"
         judge(name, cost, model.predict_proba(test.X), model.predict(test.X))
     encoder = TableEncoder().fit(public.X)
     student = LinearStudent().fit(encoder.numbers(private.X), private.Y)
@@ -163,7 +163,7 @@ def _train(sides: Split, seed: int | None) -> tuple[Rows, tuple[str, ...]]:
 def _judged(release: Release, real: TeacherVotes) -> dict[str, Any]:
     """Return what a release says about its labels, and what they are like."""
     quality: dict[str, Any] = {"expected": release.quality or {}}
-    majority = 2 * real.votes[: release.answered].sum(axis=1) > release.voters
+    majority = 2 * real.votes[: release.answered].sum(axis=1) > release.guarantee.voters
     wanted = {"actual": majority, "true": real.truth[: release.answered]}
     for kind, cells in wanted.items():
         figures = metrics.multilabel(cells, release.probabilities, release.labels)

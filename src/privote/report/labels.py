@@ -6,29 +6,22 @@ terminals show the same list.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from privote.accounting.renyi import rounded_up
-from privote.guarantees import SIMULATED, Fact, Guarantee
+from privote.guarantees import SIMULATED, Guarantee
 from privote.mechanisms import ABSTAIN
 from privote.mechanisms.base import Bools
 from privote.posterior import Floats
 from privote.release import Release, expected, forecast_in_words, of_asked, rows_of
 
-from .page import Block, Section, TableBlock, drawn, write_page
+from .page import Block, Section, TableBlock, drawn, listed, write_page
 from .plots import by_probability
-
-_NOTICES = ("warnings", "simulated")  # facts that every reader must see first
-
-
-def listed(rows: Iterable[Fact], caption: str) -> TableBlock:
-    """Return facts as a table."""
-    listed = [{"what": r.name, "value": r.text} for r in rows if r.key not in _NOTICES]
-    return TableBlock(caption=caption, rows=listed)
+from .tables import bill
 
 
 def notices(guarantee: Guarantee, release: Release | None) -> list[str]:
@@ -36,30 +29,6 @@ def notices(guarantee: Guarantee, release: Release | None) -> list[str]:
     rows = [] if release is None else rows_of(release)
     warnings = [row.text for row in rows if row.key == "warnings"]
     return [SIMULATED, *warnings] if guarantee.simulated else warnings
-
-
-def bill(
-    guarantee: Guarantee, *, result: str, quality: str, following: str, target: float | None = None
-) -> dict[str, str]:
-    """Return a bill of five lines; a released epsilon above its target is said before them."""
-    rows = {row.key: row.text for row in guarantee.rows()}
-    cost = "sealed" if guarantee.epsilon is None else f"{rounded_up(guarantee.epsilon, 4)} this run"
-    standing, above = guarantee.standing, {}
-    if standing is not None and standing.total is not None:
-        share = "" if standing.share is None else f", {100 * standing.share:.0f} % used"
-        cost += f", {rounded_up(standing.total, 4)} so far, budget {rounded_up(standing.budget)}"
-        cost += share
-    if guarantee.epsilon is not None and target is not None and guarantee.epsilon > target:
-        text = f"released epsilon {rounded_up(guarantee.epsilon, 4)}, above the target {target:g}"
-        above["above the target"] = text
-    return {
-        **above,
-        "result": result,
-        "quality": quality,
-        "epsilon": f"{cost}; delta {rounded_up(guarantee.delta)}",
-        "noise": rows.get("sigma") or rows["mechanism"],
-        "next": following,
-    }
 
 
 def label_bill(release: Release, *, target: float, output: Path) -> dict[str, str]:
