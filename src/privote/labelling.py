@@ -11,6 +11,7 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
@@ -48,6 +49,7 @@ from .mechanisms.base import check_electorate
 from .mechanisms.tally import PERCENT
 from .planning.budget import queries_for
 from .planning.forecast import forecast
+from .planning.outlook import Outlook, outlook
 from .release import HELPS, Release, expected
 from .votes.cube import Ballots, BallotSource, Counts, Threshold
 from .votes.names import folded, voter_names
@@ -276,8 +278,27 @@ class Labelling:
         """How many voters are registered."""
         return self.registered or self.ballots.voters
 
+    @cached_property
+    def outlook(self) -> Outlook | None:
+        """How much noise to expect, by public numbers, where it is learnt; else None."""
+        if isinstance(self.mechanism, Mechanism) or self.guarantee != "allowance":
+            return None
+        return outlook(
+            voters=self.voters,
+            labels=self.ballots.labels,
+            queries=allowances.check_planned(self.plan_for, self.ballots.queries),
+            epsilon=self.cost.epsilon,
+            delta=self.cost.delta,
+        )
+
     def refuse_drowned(self) -> None:
         """Refuse tallies whose noise is at least the number of voters, whatever they vote."""
+        if self.outlook is not None and self.outlook.drowned:
+            raise BudgetError(
+                f"{self.outlook} Nothing was charged. Public rows of the queries (`rows`) help, "
+                "too; `anyway=True` goes on without",
+                code="drowned",
+            )
 
     # -- what it asks of a ledger ------------------------------------------------------------------
 

@@ -8,21 +8,28 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from . import options
-from .options import Group, MechanismFlags, derived, kind_of
 
 if TYPE_CHECKING:
     from privote.mechanisms import Mechanism
 
 
-@derived(mechanism=Group(of=MechanismFlags, instead={"name": (options.Name, "")}))
 def audit(
     *,
-    mechanism: MechanismFlags,
+    mechanism: options.MechanismName = "",
+    sigma: options.Sigma = None,
+    tau: options.Tau = None,
+    norm: options.Norm = None,
+    max_positives: options.MaxPositives = None,
+    quota: options.Quota = None,
+    false_alarm: options.FalseAlarm = None,
+    gate_threshold: options.GateThreshold = None,
+    gate_sigma: options.GateSigma = None,
+    settings: options.Settings = None,
     elections: int = 100,
     voters: int = 5,
     labels: int = 3,
     seed: int = 0,
-    json: bool = False,
+    json: options.Json = False,
 ) -> None:
     """Try to break the guarantees of every mechanism; exit 1 if it succeeds.
 
@@ -37,11 +44,16 @@ def audit(
 
     Parameters
     ----------
-    name : NAME
-        Audit only this mechanism: ``MECHANISMS``; or package.module:Class, which runs when it is
-        imported. Without settings, each of its features is audited.
+    mechanism : NAME
+        Audit only this mechanism: tally, binary, tau, powerset or plurality; or
+        package.module:Class, which runs when it is imported. Without settings, each of its features
+        is audited.
     elections
         Number of random elections per mechanism.
+    voters
+        Number of voters.
+    labels
+        Number of labels per ballot.
     seed
         Seed of the random elections.
     """
@@ -50,11 +62,21 @@ def audit(
 
     from .output import print_json, working
 
-    kinds = [kind_of(mechanism.name)] if mechanism.named else [*MECHANISMS.values()]
-    if mechanism.chosen:
-        subjects = [mechanism.build()]
-    else:
-        subjects = [subject for kind in kinds for subject in _subjects(kind, voters)]
+    given = options.settings_of(
+        settings,
+        sigma=sigma,
+        tau=tau,
+        norm=norm,
+        max_positives=max_positives,
+        quota=quota,
+        false_alarm=false_alarm,
+        gate_threshold=gate_threshold,
+        gate_sigma=gate_sigma,
+    )
+    kinds = [options.kind_of(mechanism)] if mechanism else [*MECHANISMS.values()]
+    subjects = [] if given else [each for kind in kinds for each in _subjects(kind, voters)]
+    if given:
+        subjects += filter(None, [options.mechanism_of(mechanism, given)])
     findings: list[dict[str, Any]] = []
     with working("auditing", len(subjects)) as tick:
         for done, subject in enumerate(subjects):

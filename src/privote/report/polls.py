@@ -7,11 +7,11 @@ from pathlib import Path
 
 from privote.accounting.renyi import rounded_up
 from privote.errors import InputError
-from privote.files import DRAFT, complete, exists
+from privote.files import complete
+from privote.guarantees import OWNER_ONLY, SIMULATED
 from privote.polls import PollResult, Share
 from privote.polls.planning import PollPlan
-from privote.polls.result import UNCOUNTED, marked
-from privote.release import OWNER_ONLY, SIMULATED, UNCERTAIN
+from privote.polls.result import UNCERTAIN, marked
 
 from .page import Bar, Facts, Section, TableBlock, render_page
 
@@ -31,23 +31,12 @@ def poll_page(result: PollResult) -> str:
         sections.append(Section(heading=f"{lead}Winners", blocks=[_winners(part), *facts]))
         if part.shares is not None:
             sections.append(Section(heading=f"{lead}Shares", blocks=_shares(part, part.shares)))
-    words = [line for line in result.statement().splitlines() if line not in ("", UNCOUNTED)]
-    sections.append(
-        Section(
-            heading="What is promised",
-            blocks=[
-                *words[:-1],
-                " ".join((words[-1], *result.notes)),
-                f"Digest of this outcome: {result.facts()['digest']}",
-            ],
-        )
-    )
+    words = [f"{row.name}: {row.text}." for row in result.guarantee.rows()]
+    sections.append(Section(heading="What is promised", blocks=[*words, *result.notes]))
     whose = "ballots" if result.roll is None else "people voted"
-    notices = [SIMULATED] if result.simulated else []
+    notices = [SIMULATED] if result.guarantee.simulated else []
     if result.plan.chance:
         notices.append(result.plan.chance)
-    if result.people is None:
-        notices.append(UNCOUNTED)
     return render_page(
         title=result.title,
         intro=f"{result.plan.size.voters:,} {whose} on {len(result.options):,} options. Ballots "
@@ -71,7 +60,7 @@ def pages(folder: str | Path, *, owner: bool = False, force: bool = False) -> di
         files["owner"] = owners_page(place)
     for file in files.values():
         if file.exists() and not force:
-            raise InputError("output", exists(file, place / DRAFT))
+            raise InputError("output", f"{str(file)!r} exists; give `force=True` to overwrite it")
     return files
 
 
