@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
@@ -48,6 +49,7 @@ from .mechanisms.base import check_electorate
 from .mechanisms.tally import PERCENT
 from .planning.budget import queries_for
 from .planning.forecast import forecast
+from .planning.outlook import Outlook, outlook
 from .release import HELPS, Release, expected
 from .votes.cube import Ballots, BallotSource, Counts, Threshold
 from .votes.names import folded, voter_names
@@ -226,7 +228,7 @@ def prepare(
         )
     most = None
     if isinstance(mechanism, Mechanism):
-        most = mechanism.most_ones
+        most = mechanism.max_positives
         if ballots.resolution > mechanism.resolution:
             raise InputError("votes", "must be 0, 1 or missing; only tallies take probabilities")
         mechanism.check(ballots)
@@ -268,14 +270,35 @@ class Labelling:
     entropy: Entropy
     wanted: Any = None  # the allowance, where somebody sets it
     registered: int | None = None  # how many voters there are, where some may be absent
+    lasts: bool = True  # whether later runs of the same voters go on with their allowance
+    about: Mapping[str, Any] = field(default_factory=dict)  # further public terms of the run
 
     @property
     def voters(self) -> int:
         """How many voters are registered."""
         return self.registered or self.ballots.voters
 
+    @cached_property
+    def outlook(self) -> Outlook | None:
+        """How much noise to expect, by public numbers, where it is learnt; else None."""
+        if isinstance(self.mechanism, Mechanism) or self.guarantee != "allowance":
+            return None
+        return outlook(
+            voters=self.voters,
+            labels=self.ballots.labels,
+            queries=allowances.check_planned(self.plan_for, self.ballots.queries),
+            epsilon=self.cost.epsilon,
+            delta=self.cost.delta,
+        )
+
     def refuse_drowned(self) -> None:
         """Refuse tallies whose noise is at least the number of voters, whatever they vote."""
+        if self.outlook is not None and self.outlook.drowned:
+            raise BudgetError(
+                f"{self.outlook} Nothing was charged. Public rows of the queries (`rows`) help, "
+                "too; `anyway=True` goes on without",
+                code="drowned",
+            )
 
     # -- what it asks of a ledger ------------------------------------------------------------------
 
@@ -289,6 +312,7 @@ class Labelling:
             "missing": self.ballots.missing,
             "sparse": self.ballots.sparse,
             "baseline": digest_of(self.baseline.astype(np.int8)) if self.baseline.any() else None,
+            **self.about,
         }
         kind = np.int64 if isinstance(self.mechanism, str) else self.mechanism.outcomes
         request = Request(
@@ -329,6 +353,7 @@ class Labelling:
             queries=self.ballots.queries,
             planned=planned,
             plans=self.plan_for is not None,
+            lasts=self.lasts,
         )
         return replace(
             request,
@@ -356,6 +381,7 @@ class Labelling:
                 voters=voters,
                 names=self.names,
                 wanted=limits,
+                lasts=self.lasts,
             ),
             price=price,
             room=request.room + (24 * voters if len({*limits.tolist()}) > 1 else 0),
@@ -736,9 +762,14 @@ class Electorate:
         nobody = Ballots((1, self.voters, self.labels), _no_votes, missing=True)
         request = self._labelling(nobody, None, self._names).request()
         with self._ledger.transaction() as state:
-            self._name, account = self._ledger.allowance_of(state, request)
-            if account is None:
-                self._ledger.open_allowance(state, request, self._name)
+            charge = self._ledger.allowance_for(state, request)
+            if charge is None:
+                facts = self._ledger.allowance_facts(request)
+                charge = self._ledger.charge(state, request, **facts)
+        self._charge = charge
+        if len(self._state.allowance) != self.voters:
+            rule = f"must be all {len(self._state.allowance)} voters registered together"
+            raise InputError("voters", rule, self.voters)
         assert request.allowance is not None
         if allowance is not None and (self._limits != request.allowance.wanted).any():
             raise BudgetError("this electorate already has an allowance, which cannot be changed")
@@ -748,7 +779,7 @@ class Electorate:
 
     @property
     def _state(self) -> AllowanceState:
-        return self._ledger.state.accounts[self._name]
+        return self._ledger.state.accounts[self._charge]
 
     @property
     def _limits(self) -> Counts:
@@ -759,7 +790,7 @@ class Electorate:
     def _labelling(
         self, ballots: BallotSource, baseline: Any, names: Sequence[str] | None
     ) -> Labelling:
-        most = self.mechanism.most_ones
+        most = self.mechanism.max_positives
         return Labelling(
             ballots=ballots,
             cost=self._cost,

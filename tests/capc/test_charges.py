@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from privote.guardian import Accounts
 from tests.capc.coalitions import terms_of
 from tests.refusals import refused
 
 import privote as pv
 from privote.capc.charges import Charges, Prices
-from privote.guardian import Accounts
 
 TAU = pv.TauVoting(sigma=4.0, tau=1.3, grid=64)
 

@@ -38,6 +38,7 @@ from ..metrics import multilabel
 from . import roles as r
 from .answering import AnsweringParty
 from .certs import make, pin
+from .counted import counted, with_grid
 from .engine import SecureEngine
 from .guardian import PrivacyGuardian
 from .journal import GuardianJournal, QuerierJournal
@@ -359,15 +360,15 @@ def terms_of(mechanism: Mechanism, parties: int, queries: int, **budget: Any) ->
     """
     whole("parties", parties, 2)
     whole("queries", queries)
-    counted, labels = mechanism.with_grid(_GRID), tuple(f"digit {d}" for d in range(10))
-    shareable = counted.counted(len(labels)).weights is None
+    rounded, labels = with_grid(mechanism, _GRID), tuple(f"digit {d}" for d in range(10))
+    shareable = counted(rounded, len(labels)).weights is None
     return Terms(
         name="rehearsal",
         labels=labels,
         features=256,
         bound=1.0,
         bits=16,
-        mechanism=counted,
+        mechanism=rounded,
         **budget,
         guardian=KEEPS,
         parties=tuple(f"site-{n}" for n in range(1, parties + 1)),

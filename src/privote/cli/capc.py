@@ -9,8 +9,8 @@ import typer
 
 from privote.errors import InputError
 
-from . import options
-from .options import Group, MechanismFlags, derived
+from . import derived as options
+from .derived import Group, MechanismFlags, derived
 
 if TYPE_CHECKING:
     from privote.capc.certs import Certificate

@@ -16,13 +16,12 @@ import platform
 import secrets
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..accounting.renyi import rounded_up
 from ..errors import (
     BudgetError,
     ChargedError,
@@ -41,29 +40,30 @@ from .admission import (
     after,
     authorise,
     continued,
+    nothing_left,
+    pays,
+    raised,
     seats_of,
-    set_budget,
     still,
 )
 from .backup import read_backup, restore, write_backup
 from .book import Book
-from .chain import Chain, Verification, against_anchor, canonical, verify
+from .chain import Chain, Verification, canonical, verify
 from .events import (
     AllowanceState,
     Budget,
     BudgetScope,
-    BudgetSet,
     Charged,
     Closed,
     Committed,
     Counts,
     Delivered,
-    Event,
     LedgerState,
     Replaced,
     Reserved,
     Restored,
     RunState,
+    Standing,
     TakenOver,
     packed,
 )
@@ -92,41 +92,8 @@ __all__ = [
 _KINDS = {None: "open", True: "data-dependent", False: "unconditional"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Standing:
-    """What a data set had cost when a run was reserved, this run included.
-
-    Attributes
-    ----------
-    dataset, budget, raised
-        Its name, what it may cost in all, and whether that was raised after its first charge.
-    total, share, runs
-        Epsilon of all that was charged, which share of the budget that is, and how many runs it
-        were; None where it depends on the votes.
-    whole, order
-        Whether one run took the whole budget; else the order at which charges add up.
-    new
-        Whether nothing was charged before.
-    entry, digest
-        The reservation in the ledger.
-    """
-
-    dataset: str
-    budget: float
-    raised: bool
-    total: float | None
-    share: float | None
-    runs: int
-    whole: bool
-    order: float
-    new: bool
-    entry: int
-    digest: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """What a ledger says of a digest: which run it belongs to, and as what; or nothing."""
+class Finding(NamedTuple):
+    """What a ledger says of a digest: which run it belongs to, as what, and the run's status."""
 
     run: int
     what: str
@@ -167,27 +134,10 @@ class Ledger(Book):
         ``readonly`` nothing is written and no lock is taken, so a copy on read-only media will do.
         """
         location = Location.of(path, beside)
-        if not readonly:
-            Chain.from_environment()  # a bad key is found before anything is made
-        new = location.address is not None or not location.file.exists()
-        if readonly:
-            store, chain, anchor = location.open_reader()
-        else:
-            store = location.open_store(create=create)
-        try:
-            if readonly:
-                problem = against_anchor(store, anchor, anchor.read())
-                if problem:
-                    raise LedgerError(problem)
-            else:  # under the lock: also finishes what a crash between commit and anchor left
-                with store.transaction():
-                    chain, anchor = location.unlock(store, new=new, create=create)
-            ledger = cls(store, chain, anchor, readonly=readonly)
-            ledger.location = location
-            return ledger
-        except BaseException:
-            store.close()
-            raise
+        store, chain, anchor = location.open(create=create, readonly=readonly)
+        ledger = cls(store, chain, anchor, readonly=readonly)
+        ledger.location = location
+        return ledger
 
     @classmethod
     def in_memory(cls) -> Ledger:
@@ -226,48 +176,22 @@ class Ledger(Book):
             raise InputError("budget", "must be a privote.Budget", budget)
         with self.transaction() as state:
             self._check_original(state)
-            name = state.known(dataset)
-            scope = state.scopes.get(name)
-            if scope is None:
-                event = set_budget(BudgetScope(name, budget))
-            else:
-                if scope.whole:
-                    raise BudgetError(f"one run took the whole budget of data set {name!r}")
-                if budget.delta != scope.budget.delta or budget.epsilon < scope.budget.epsilon:
-                    raise BudgetError(
-                        f"the budget of data set {name!r} is {scope.budget}: only its epsilon can "
-                        f"be raised; you asked for {budget}"
-                    )
-                raised = replace(scope.budget, epsilon=budget.epsilon)
-                event = set_budget(replace(scope, budget=raised))
-            self.append(event)
-            return state.scopes[name].budget
+            self.append(raised(state, budget, state.known(dataset)))
+            return state.scopes[state.known(dataset)].budget
 
     def quote(self, request: Request) -> BudgetScope:
         """Return a data set as it would be once a run is charged; raise if it would be refused."""
         return after(self.state, request)
 
-    def charge(self, state: LedgerState, request: Request, **account: Any) -> int:
+    def charge(self, state: LedgerState, request: Request, **facts: Any) -> int:
         """Append the charge of a run, inside a transaction; return its entry."""
         self._check_original(state)
-        events = admit(state, request)
-        if self.is_persistent and isinstance(events[0], BudgetSet):
-            self._say_new(request, events[0])
-        *_, entry = [
-            self.append(replace(event, **account) if isinstance(event, Charged) else event)
-            for event in events
-        ]
-        return entry
-
-    def _say_new(self, request: Request, event: BudgetSet) -> None:
-        """Say, before the charge, that a run without a budget leaves nothing for others."""
-        if request.price is not None and event.epsilon == request.cost.epsilon:
-            text = (
-                f"data set {event.dataset!r} is new, and no budget was set: it is this run's "
-                f"epsilon {rounded_up(event.epsilon)}, and nothing will be left for other runs. "
-                "To leave some, set a larger budget first (`privote ledger budget`)"
-            )
-            warnings.warn(text, PrivoteWarning, stacklevel=2)
+        *budget, charge = admit(state, request)
+        for event in budget:
+            if self.is_persistent and request.price and event.epsilon == request.cost.epsilon:
+                warnings.warn(nothing_left(event), PrivoteWarning, stacklevel=2)
+            self.append(event)
+        return self.append(replace(charge, **facts))
 
     @staticmethod
     def _check_original(state: LedgerState) -> None:
@@ -281,20 +205,15 @@ class Ledger(Book):
 
     def key_of(self, request: Request) -> str:
         """Return what a run is known by: a keyed digest of its public terms and its output."""
-        allowance = request.allowance
-        limits = None if allowance is None else allowance.wanted
-        terms = {
-            "dataset": folded(self.state.known(request.dataset)),
-            "cost": [request.cost.epsilon, request.cost.delta],
-            "guarantee": request.guarantee,
-            "protects": request.protects,
-            "simulated": request.simulated,
-            "terms": request.terms,
-            "names": None if allowance is None else self._digests(allowance),
-            "allowance": None if limits is None else limits.tolist(),
-            "output": request.output,
-        }
-        return self._chain.seal(canonical(terms))[:32]
+        allowance, limits = request.allowance, None
+        if allowance is not None and allowance.wanted is not None:
+            limits = allowance.wanted.tolist()
+        terms = [*self._terms(request), request.protects, request.terms, request.output, limits]
+        return self._chain.seal(canonical([*terms, self._digests(allowance)]))[:32]
+
+    def _terms(self, request: Request) -> list[Any]:
+        cost, dataset = request.cost, folded(self.state.known(request.dataset))
+        return [dataset, cost.epsilon, cost.delta, request.guarantee, request.simulated]
 
     def find(self, request: Request) -> RunState | None:
         """Return the last run with these public terms and this output."""
@@ -316,138 +235,83 @@ class Ledger(Book):
         CompleteError
             If the run to be resumed was delivered, and its output is there.
         """
-        key, holder = self.key_of(request), secrets.token_hex(8)
-        outboxes = list[Outbox]()
+        key, holder, outcome = self.key_of(request), secrets.token_hex(8), None
+        outbox: Outbox | None = None
         try:
             with self.transaction() as state:
-                run = state.latest(key) if resume else state.unfinished(key)
-                if run is not None and not resume:
+                run = state.latest(key)
+                if run is None or (not resume and run.finished):
+                    number = self._reserve(state, request, key, holder)
+                elif resume:
+                    number, outcome = run.number, self._take_over(run, request, holder)
+                else:
                     raise BudgetError(
                         f"run {run.number} with these terms is not finished: finish it with "
                         f"`resume=True`, or end it with `privote ledger abandon {run.number}`"
                     )
-                if run is None:
-                    new = state.known(request.dataset) not in {
-                        charge.dataset for charge in state.charges.values()
-                    }
-                    number = self._reserve(state, request, key, holder)
-                    outcome = None
-                else:
-                    number, new = (
-                        run.number,
-                        run.reserved.charge
-                        == min(
-                            entry
-                            for entry, charge in state.charges.items()
-                            if charge.dataset == run.reserved.dataset
-                        ),
-                    )
-                    outcome = self._take_over(run, request, holder)
                 if self.location is not None and outcome is None:
                     self._sweep(state)
-                    outboxes = [Outbox.of(self.location.file, number, holder)]
-                    outboxes[0].allocate(request.size)
-        except CommittedError:
-            raise
-        except BaseException:
-            for outbox in outboxes:
+                    outbox = Outbox.of(self.location.file, number, holder)
+                    outbox.allocate(request.size)
+        except BaseException as error:
+            if outbox is not None and not isinstance(error, CommittedError):
                 outbox.remove()
             raise
-        return Run(self, number, holder, request, outcome=outcome, new=new)
+        return Run(self, number, holder, request.size, outcome)
 
     def _reserve(self, state: LedgerState, request: Request, key: str, holder: str) -> int:
         """Append the charge, unless an allowance pays, and the reservation; return its entry."""
-        account, found = None, None
-        if request.allowance is not None:
-            account, found = self.allowance_of(state, request)
-        if found is not None and request.allowance is not None:
-            self._check_original(state)
-            continued(found, request.allowance)
-            scope = authorise(state, request)
-            charge = max(e for e, each in state.charges.items() if each.account == account)
+        charge = self.allowance_for(state, request)
+        account = None if charge is None else state.accounts[charge]
+        if charge is None or account is None:
+            charge = self.charge(state, request, **self.allowance_facts(request))
         else:
-            charge = self.open_allowance(state, request, account)
-            scope = state.scopes[state.charges[charge].dataset]
+            self._check_original(state)
+            authorise(state, request)
+            assert request.allowance is not None
+            continued(account, request.allowance)
         return self.append(
             Reserved(
                 key=key,
                 holder=holder,
-                dataset=scope.name,
                 charge=charge,
-                account=account,
-                state=0 if account is None else state.accounts[account].last,
+                state=0 if account is None else account.last,
                 operator=_operator(request.output),
             )
         )
 
-    def open_allowance(self, state: LedgerState, request: Request, account: str | None) -> int:
-        """Append a charge, with the allowance that it pays for; return its entry."""
-        wanted = request.allowance
-        if wanted is None:
-            return self.charge(state, request)
-        each = None if wanted.wanted is None else wanted.wanted.tolist()
-        return self.charge(
-            state,
-            request,
-            account=account,
-            voters=wanted.voters,
-            allowance=each[0] if each and len({*each}) == 1 else each,
-            planned=wanted.planned,
-            roll=self._digests(wanted),
-        )
-
     def _take_over(self, run: RunState, request: Request, holder: str) -> Outcome | None:
         """Hold a run that another process began; return what it committed, if anything."""
-        where = f"run {run.number} of {run.at[:16].replace('T', ' ')} UTC"
-        if run.status == "delivered":
-            output = run.operator.get("output")
-            if output is None or Path(output).exists():
-                raise CompleteError(f"{where} is complete: it was delivered. Nothing is left to do")
-            raise InputError(
-                "resume",
-                f"cannot bring back {output!r}: {where} was delivered there. Nothing was charged "
-                "or drawn",
-            )
+        outcome, where = None, f"run {run.number} of {run.at[:16].replace('T', ' ')} UTC"
         if run.finished:
-            raise ChargedError(
-                f"{where} was closed: it is charged, nothing of it was released, and it cannot be "
-                "resumed",
-                code="closed",
-            )
-        outcome = None if run.commit is None else self._committed(run)
-        if run.commit is not None and outcome is None:
-            raise ChargedError(
-                f"{where} is charged and drawn, and what was drawn lies with the ledger's key on "
-                f"host {run.operator.get('host')!r}: resume it there. It is never drawn again",
-                code="elsewhere",
-            )
-        if outcome is None and self.location is not None:
-            for outbox in Outbox.beside(self.location.file, run.number):
+            raise _not_resumable(run, where)
+        boxes = [] if self.location is None else [*Outbox.beside(self.location.file, run.number)]
+        if run.commit is None:
+            for outbox in boxes:
                 outbox.remove()
+        else:
+            committed = (run.commit.drawn, run.commit.statement)
+            outcomes = filter(None, (outbox.read() for outbox in boxes))
+            same = [each for each in outcomes if (each.drawn, each.statement_digest) == committed]
+            if not same:
+                raise ChargedError(
+                    f"{where} is charged and drawn, and what was drawn lies with the ledger's key "
+                    f"on host {run.operator.get('host')!r}: resume it there. It is never drawn "
+                    "again",
+                    code="elsewhere",
+                )
+            outcome = same[0]
         # Durable before anything is delivered: what leaves is in the ledger by now.
         self.append(TakenOver(run=run.number, holder=holder, operator=_operator(request.output)))
         return outcome
-
-    def _committed(self, run: RunState) -> Outcome | None:
-        """Return what a run committed, from an outbox that matches; None if there is none."""
-        assert run.commit is not None
-        if self.location is None:
-            return None
-        committed = (run.commit.drawn, run.commit.statement)
-        for outbox in Outbox.beside(self.location.file, run.number):
-            outcome = outbox.read()
-            if outcome and (outcome.drawn, digest_of_text(outcome.statement)) == committed:
-                return outcome
-        return None
 
     def _sweep(self, state: LedgerState) -> None:
         """Remove outboxes of runs that are finished, or were never reserved; under the lock."""
         assert self.location is not None
         for outbox in Outbox.beside(self.location.file):
-            run = state.runs.get(outbox.owner[0])
+            run = state.runs.get(outbox.run)
             if run is None or run.finished:
-                with suppress(OSError):
-                    outbox.remove()
+                outbox.remove()
 
     def abandon(self, run: int) -> None:
         """End a run that is open, without a draw; it stays charged."""
@@ -459,39 +323,45 @@ class Ledger(Book):
 
     # -- allowances --------------------------------------------------------------------------------
 
-    def _digests(self, wanted: AllowanceRequest) -> list[str] | None:
-        return None if wanted.names is None else [self.name_voter(name) for name in wanted.names]
+    def _digests(self, wanted: AllowanceRequest | None) -> list[str] | None:
+        if wanted is None or wanted.names is None:
+            return None
+        return [self.name_voter(name) for name in wanted.names]
 
-    def allowance_of(
-        self, state: LedgerState, request: Request
-    ) -> tuple[str, AllowanceState | None]:
-        """Return the keyed name of an electorate's allowance, and its state if it is charged.
+    def _scheme(self, request: Request, wanted: AllowanceRequest) -> str:
+        """Return a keyed digest of what an allowance is for."""
+        named = wanted.voters if wanted.names is None else "by name"
+        return self._chain.seal(canonical([*self._terms(request), wanted.terms, named]))[:32]
 
-        An allowance that is learnt for one call pays for later ones as long as so many queries are
-        left in it; a run for more opens one of its own.
+    def allowance_facts(self, request: Request) -> dict[str, Any]:
+        """Return what the charge of a new allowance says."""
+        wanted = request.allowance
+        if wanted is None:
+            return {}
+        limits = [] if wanted.wanted is None else wanted.wanted.tolist()
+        scheme = self._scheme(request, wanted)
+        return {
+            "account": scheme if wanted.lasts else f"{scheme}, for one run",
+            "voters": wanted.voters,
+            "allowance": limits[0] if len({*limits}) == 1 else limits or None,
+            "planned": wanted.planned,
+            "roll": self._digests(wanted),
+        }
+
+    def allowance_for(self, state: LedgerState, request: Request) -> int | None:
+        """Return the charge whose allowance pays for a run; None where it needs one of its own.
+
+        Voters are found by their names, or else all by their places. An allowance that is learnt
+        for one call pays for later ones as long as so many queries are left in it.
         """
         wanted = request.allowance
-        assert wanted is not None
-        cost, digests = request.cost, self._digests(wanted)
-        scheme = {
-            "dataset": state.known(request.dataset),
-            "cost": [cost.epsilon, cost.delta],
-            "guarantee": request.guarantee,
-            "simulated": request.simulated,
-            "terms": wanted.terms,
-        }
-        prefix = self._chain.seal(canonical(scheme))[:16]
-        name = f"{prefix}-{self._chain.seal(canonical([wanted.voters, digests]))[:16]}"
-        if digests is not None and wanted.names is not None:
-            for known in [known for known in state.accounts if known.startswith(prefix)]:
-                if seats_of(state.accounts[known], wanted.names, digests) is not None:
-                    name = known
-        account = state.accounts.get(name)
-        if account is None or account.charge.planned is None or wanted.plans:
-            return name, account
-        if account.lost or (account.remaining or 0) < (wanted.queries or 0):
-            return f"{name[:33]}-{len(state.charges)}", None
-        return name, account
+        if wanted is None or not wanted.lasts:
+            return None
+        scheme, digests = self._scheme(request, wanted), self._digests(wanted)
+        for charge, account in reversed(state.accounts.items()):
+            if account.charge.account == scheme and pays(account, wanted, digests):
+                return charge
+        return None
 
     def seats(self, account: AllowanceState, names: Sequence[str] | None) -> Counts | None:
         """Return the seat of each named voter; None if they come as they were registered."""
@@ -553,42 +423,17 @@ class Ledger(Book):
             for scope in self.state.scopes.values()
         ]
 
-    def standing_at(self, run: RunState | Run, dataset: str, *, new: bool) -> Standing:
-        """Return what a data set has cost by now, for the statement of a run."""
-        scope = self.state.scopes[dataset]
-        rows = self._store.rows(run.number - 1, run.number)
-        return Standing(
-            dataset=dataset,
-            budget=scope.budget.epsilon,
-            raised=scope.raised,
-            total=scope.total,
-            share=scope.share,
-            runs=len(scope.epsilons),
-            whole=scope.whole,
-            order=scope.budget.filter.order,
-            new=new,
-            entry=run.number,
-            digest=rows[0].digest,
-        )
-
     def check(self, *digests: str) -> list[Finding]:
         """Return which runs released something with one of these digests, and as what.
 
         Of a statement, of what was drawn, or of a file that was delivered.
         """
-        findings = []
-        for run in self.state.runs.values():
-            names = {file: f"file {name!r}" for name, file in run.files.items()}
-            if run.commit is not None:
-                names |= {
-                    run.commit.statement or "": "statement",
-                    run.commit.drawn or "": "outcome",
-                }
-            for digest in digests:
-                if digest and digest in names:
-                    finding = Finding(run=run.number, what=names[digest], status=run.status)
-                    findings.append(finding)
-        return findings
+        return [
+            Finding(run.number, run.released[digest], run.status)
+            for run in self.state.runs.values()
+            for digest in digests
+            if digest in run.released
+        ]
 
     def verify(self) -> Verification:
         """Find any entry that was changed, removed, reordered, inserted or rolled back."""
@@ -624,11 +469,8 @@ class Ledger(Book):
         ``replace``, that the original is gone: two live copies would spend one budget twice.
         """
         location, source = Location.of(path, beside), read_backup(backup)
-        copy = cls(MemoryStore(), source.chain, None)
+        copy = cls(MemoryStore(source.rows), source.chain, None)
         with copy.transaction():
-            for row in source.rows:
-                copy._store.append(row)
-                copy._count(row)
             operator = _operator(None)
             copy.append(Restored(backup=source.at, operator=operator))
             if replace:
@@ -655,6 +497,20 @@ def _operator(output: str | None) -> dict[str, str]:
     return {"user": user, "host": platform.node(), **place}
 
 
+def _not_resumable(run: RunState, where: str) -> Exception:
+    """Return why a run that is finished cannot be resumed."""
+    output = run.operator.get("output")
+    if run.status != "delivered":
+        rule = "it is charged, nothing of it was released, and it cannot be resumed"
+        return ChargedError(f"{where} was closed: {rule}", code="closed")
+    if output is None or Path(output).exists():
+        return CompleteError(f"{where} is complete: it was delivered. Nothing is left to do")
+    return InputError(
+        "resume",
+        f"cannot bring back {output!r}: {where} was delivered there. Nothing was charged or drawn",
+    )
+
+
 class Run:
     """A reservation: draw, :meth:`commit`, :meth:`deliver`, in this order. A context.
 
@@ -671,27 +527,20 @@ class Run:
     """
 
     def __init__(
-        self,
-        ledger: Ledger,
-        number: int,
-        holder: str,
-        request: Request,
-        *,
-        outcome: Outcome | None,
-        new: bool,
+        self, ledger: Ledger, number: int, holder: str, size: int, outcome: Outcome | None
     ) -> None:
         self.ledger, self.number, self.outcome = ledger, number, outcome
-        self._holder, self._size, self._delivered = holder, request.size, False
+        self._holder, self._size, self._delivered = holder, size, False
         self._reserved = ledger.state.runs[number].reserved
-        self.standing: Standing | None = None
+        self.standing = None
         if ledger.is_persistent:
-            self.standing = ledger.standing_at(self, self._reserved.dataset, new=new)
+            (row,) = ledger._store.rows(number - 1, number)
+            self.standing = Standing.of(ledger.state, number, row.digest)
 
     @property
     def account(self) -> AllowanceState | None:
         """The allowance that pays, as it is now; None without one."""
-        account = self._reserved.account
-        return None if account is None else self.ledger.state.accounts[account]
+        return self.ledger.state.accounts.get(self._reserved.charge)
 
     @property
     def charge(self) -> Charged:
@@ -729,7 +578,7 @@ class Run:
             mechanism=mechanism,
             limit=limit,
             drawn=outcome.drawn,
-            statement=digest_of_text(outcome.statement),
+            statement=outcome.statement_digest,
             spent=spent,
             clipped=clipped,
             curve=None if curve is None else [*map(float, curve)],
@@ -739,22 +588,18 @@ class Run:
                 outbox = Outbox.of(self.ledger.location.file, self.number, self._holder)
                 outbox.write(outcome, self._size)
             with self.ledger.transaction() as state:
-                self._check_holder(state, event)
+                run, account = state.runs[self.number], self.account
+                last = 0 if account is None else account.last
+                if (run.status, run.holder, last) != ("open", self._holder, self._reserved.state):
+                    raise ChargedError(
+                        f"run {self.number} was taken over by another process, which finishes it: "
+                        "nothing is released here",
+                        code="taken",
+                    )
                 self.ledger.append(event)
         except (OSError, LedgerError) as error:
             raise self._unfinished(error) from None
         self.outcome = outcome
-
-    def _check_holder(self, state: LedgerState, event: Event) -> None:
-        """Refuse a commit of a run that is committed, closed or held by another process."""
-        run, reserved = state.runs[self.number], self._reserved
-        last = 0 if reserved.account is None else state.accounts[reserved.account].last
-        if run.status != "open" or run.holder != self._holder or last != reserved.state:
-            raise ChargedError(
-                f"run {self.number} was taken over by another process, which finishes it: nothing "
-                "is released here",
-                code="taken",
-            )
 
     def deliver(self, files: Mapping[str, str] | None = None) -> None:
         """Record that the outcome is where it belongs, and let go of the outbox.
@@ -765,8 +610,6 @@ class Run:
             Digests of the files that were written, by name.
         """
         self._delivered = True
-        if not self.ledger.is_persistent:
-            return
         with self.ledger.transaction() as state:
             run = state.runs[self.number]
             if run.status != "committed" or run.holder != self._holder:
@@ -774,10 +617,13 @@ class Run:
             self.ledger.append(
                 Delivered(run=self.number, holder=self._holder, files=dict(files or {}) or None)
             )
-        assert self.ledger.location is not None
-        for outbox in Outbox.beside(self.ledger.location.file, self.number):
-            with suppress(OSError):
-                outbox.remove()
+        self._clear()
+
+    def _clear(self) -> None:
+        """Remove the outbox; whoever comes next sweeps what cannot be removed."""
+        location = self.ledger.location
+        for outbox in () if location is None else Outbox.beside(location.file, self.number):
+            outbox.remove()
 
     def __enter__(self) -> Run:
         return self
@@ -829,10 +675,7 @@ class Run:
                 raise unavailable
             finally:
                 unavailable.__context__ = None
-        if self.ledger.location is not None:
-            for outbox in Outbox.beside(self.ledger.location.file, self.number):
-                with suppress(OSError):
-                    outbox.remove()
+        self._clear()
         text = str(error) or type(error).__name__
         raise ChargedError(
             f"run {self.number} failed after it was charged, and is closed: {text.rstrip('.')}. "

@@ -24,7 +24,6 @@ from .events import (
     BudgetSet,
     Charged,
     Counts,
-    Event,
     LedgerState,
 )
 
@@ -65,6 +64,8 @@ class AllowanceRequest:
         How many are asked now; and for how many the allowance is learnt in all.
     plans
         Whether somebody asked for that number.
+    lasts
+        Whether a later run may go on with it.
     """
 
     terms: Mapping[str, Any]
@@ -74,6 +75,7 @@ class AllowanceRequest:
     queries: int | None = None
     planned: int | None = None
     plans: bool = False
+    lasts: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -128,12 +130,9 @@ class Request:
         return float(curve[int(np.searchsorted(DEFAULT_ORDERS, order))])
 
 
-def admit(state: LedgerState, request: Request) -> list[Event]:
-    """Return the events that charge a run, its account still without a name; or raise."""
-    scope, events = authorise(state, request), list[Event]()
-    if scope.name not in state.scopes:
-        events.append(set_budget(scope))
-    cost, whole = request.cost, False
+def admit(state: LedgerState, request: Request) -> tuple[*tuple[BudgetSet, ...], Charged]:
+    """Return the events that charge a run: its budget, if that is new, and the charge; or raise."""
+    scope, cost, whole, price = authorise(state, request), request.cost, False, None
     if request.price is not None:
         asked = (cost.epsilon, cost.delta)
         whole = not scope.epsilons and asked == (scope.budget.epsilon, scope.budget.delta)
@@ -147,22 +146,40 @@ def admit(state: LedgerState, request: Request) -> list[Event]:
         protects=request.protects,
         guarantee=request.guarantee,
         terms=request.terms,
-        cost=None if whole or request.price is None else price,
+        cost=None if whole else price,
         whole=whole,
         conditional=request.price is None,
         simulated=request.simulated,
     )
-    return [*events, charge]
+    return (charge,) if scope.name in state.scopes else (_budget(scope.name, scope.budget), charge)
 
 
-def set_budget(scope: BudgetScope) -> BudgetSet:
-    """Return the event that sets a new data set's budget, and its order for good."""
-    budget = scope.budget
-    return BudgetSet(
-        dataset=scope.name,
-        epsilon=budget.epsilon,
-        delta=budget.delta,
-        order=budget.filter.order,
+def _budget(dataset: str, budget: Budget) -> BudgetSet:
+    order = budget.filter.order  # fixed with the first, for good
+    return BudgetSet(dataset=dataset, epsilon=budget.epsilon, delta=budget.delta, order=order)
+
+
+def raised(state: LedgerState, budget: Budget, dataset: str) -> BudgetSet:
+    """Return the event that sets a data set's budget, or raises it; or refuse another change."""
+    scope = state.scopes.get(dataset)
+    if scope is None:
+        return _budget(dataset, budget)
+    if scope.whole:
+        raise BudgetError(f"one run took the whole budget of data set {dataset!r}")
+    if budget.delta != scope.budget.delta or budget.epsilon < scope.budget.epsilon:
+        raise BudgetError(
+            f"the budget of data set {dataset!r} is {scope.budget}: only its epsilon can be "
+            f"raised; you asked for {budget}"
+        )
+    return _budget(dataset, replace(scope.budget, epsilon=budget.epsilon))
+
+
+def nothing_left(event: BudgetSet) -> str:
+    """Say, before the charge, that a run without a budget leaves nothing for others."""
+    return (
+        f"data set {event.dataset!r} is new, and no budget was set: it is this run's epsilon "
+        f"{rounded_up(event.epsilon)}, and nothing will be left for other runs. To leave some, set "
+        "a larger budget first (`privote ledger budget`)"
     )
 
 
@@ -209,7 +226,10 @@ def refusal(scope: BudgetScope, request: Request) -> BudgetError:
         f"{100 * (scope.share or 0.0):.0f} % used)"
     )
     if scope.whole:
-        return BudgetError(f"{text}: one run took all of it")
+        return BudgetError(
+            f"{text}: one run took all of it. A run that is planned for more queries than it asks "
+            "(`plan_for`) pays for later ones, too"
+        )
     order = scope.budget.filter.order
     largest = largest_part(
         lambda epsilon: request.cost_at(order, epsilon), scope.room, request.cost.epsilon
@@ -230,7 +250,6 @@ def still(scope: BudgetScope, largest: float) -> str:
 def after(state: LedgerState, request: Request) -> BudgetScope:
     """Return the data set's scope as it will be once a run is charged; or raise."""
     *_, charge = admit(state, request)
-    assert isinstance(charge, Charged)
     scope = authorise(state, request)
     return replace(
         scope,
@@ -239,6 +258,16 @@ def after(state: LedgerState, request: Request) -> BudgetScope:
         whole=scope.whole or charge.whole,
         conditional=charge.conditional,
     )
+
+
+def pays(account: AllowanceState, wanted: AllowanceRequest, digests: Sequence[str] | None) -> bool:
+    """Return whether an allowance for the same terms is of these voters, and may pay for a run."""
+    names = wanted.names
+    if digests and names and seats_of(account, names, digests) is None:
+        return False
+    if account.remaining is None or wanted.plans:
+        return True
+    return not account.lost and account.remaining >= (wanted.queries or 0)
 
 
 def continued(account: AllowanceState, wanted: AllowanceRequest) -> None:

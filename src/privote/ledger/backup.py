@@ -93,7 +93,7 @@ def verify_backup(path: str | os.PathLike[str]) -> Verification:
 
 
 def restore(backup: Backup, location: Location, rows: Sequence[Row]) -> None:
-    """Put a ledger with these rows, which are the backup's and one more, where none is."""
+    """Put a ledger with these rows, which are the backup's and what says so, where none is."""
     _check_place(backup, location)
     if location.address is None:
         _put_beside(backup, location, rows)
@@ -110,7 +110,10 @@ def restore(backup: Backup, location: Location, rows: Sequence[Row]) -> None:
 def _write(
     path: Path, form: Format, rows: Sequence[Row], facts: tuple[str | None, ...] = ()
 ) -> None:
-    """Write a database as one new file, which is whole or absent."""
+    """Write a database as one new file, which is whole or absent.
+
+    It is moved there, not linked: a ledger must not have two names, even after a crash.
+    """
     with closing(SQLiteStore(":memory:", form)) as store:
         with store.transaction():
             for row in rows:
@@ -119,7 +122,7 @@ def _write(
                 store.run("INSERT INTO backup VALUES (?, ?, ?)", *facts)
         content = store.content()
     try:
-        with complete(path, force=False, owner_only=True) as part:
+        with complete(path, force=True, owner_only=True) as part:
             part.write_bytes(content)
     except OSError as error:
         raise LedgerError(f"{str(path)!r} cannot be written: {error}") from None
@@ -128,7 +131,8 @@ def _write(
 def _read(path: str | os.PathLike[str]) -> tuple[Backup, Verification]:
     """Return what a backup holds, and what is wrong with its entries."""
     file, chain = check_file(path, "backup"), Chain.from_environment()
-    with closing(SQLiteStore(file, _FORM, create=False, content=file.read_bytes())) as store:
+    content = file.read_bytes() or b"empty"  # SQLite takes no bytes for a lack of memory
+    with closing(SQLiteStore(file, _FORM, create=False, content=content)) as store:
         problems = store.problems()
         facts = [] if problems else store.run("SELECT anchor, key FROM backup")
         if len(facts) != 1:
@@ -154,8 +158,9 @@ def _put_beside(backup: Backup, location: Location, rows: Sequence[Row]) -> None
     """Put key and anchor; until the entries are there, these say that a ledger is missing."""
     if backup.own_key and not location.key.exists():
         backup.chain.keep(location.key)
-    *_, last, added = [(0, START), *((row.number, row.digest) for row in rows)]
-    Anchor(location.head, backup.chain).write(last, added, restoring=True)
+    head = [(0, START), *((row.number, row.digest) for row in backup.rows)][-1]
+    added = (rows[-1].number, rows[-1].digest)
+    Anchor(location.head, backup.chain).write(head, added, restoring=True)
 
 
 def _check_place(backup: Backup, location: Location) -> None:

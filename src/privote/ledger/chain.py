@@ -78,7 +78,7 @@ class Chain:
 
     def keep(self, path: Path) -> None:
         """Write the key to a new file, readable by its owner only."""
-        _write(path, self.text, force=False)
+        _write(path, self.text, "the ledger's key", force=False)
 
     def seal(self, text: str) -> str:
         """Return a keyed digest of a text: it says nothing to anyone without the key."""
@@ -105,13 +105,13 @@ def warn_if_open(name: str, mode: int) -> None:
         )
 
 
-def _write(path: Path, content: bytes, *, force: bool) -> None:
+def _write(path: Path, content: bytes, what: str, *, force: bool) -> None:
     """Write a file whole, durably and for its owner only; only under the store's lock."""
     try:
         with complete(path, force=force, owner_only=True) as part:
             part.write_bytes(content)
     except (OSError, InputError) as error:
-        raise LedgerError(f"cannot write {path.name!r}: {error}") from None
+        raise LedgerError(f"{what} {path.name!r} cannot be written: {error}") from None
 
 
 def _read(path: Path, what: str) -> tuple[bytes, int] | None:
@@ -176,7 +176,7 @@ class Anchor:
 
     def write(self, head: Head, pending: Head | None = None, **facts: Any) -> None:
         """Replace the anchor as a whole, durably."""
-        _write(self._path, self.text(head, pending, **facts), force=True)
+        _write(self._path, self.text(head, pending, **facts), "the anchor", force=True)
 
     @property
     def missing(self) -> str:

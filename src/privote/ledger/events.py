@@ -158,9 +158,9 @@ class Charged(Event):
     protects, guarantee, simulated, terms
         Whom the guarantee protects, its kind, whether the noise has a seed, all other public terms.
     account, voters, allowance, planned
-        The allowance that is paid for, if any: its keyed name, how many voters share it,
-        contributions for life (one number, or one per voter; None until it is learnt), and for how
-        many queries it is learnt.
+        The allowance that is paid for, if any: a keyed digest of what it is for, how many voters
+        share it, contributions for life (one number, or one per voter; None until it is learnt),
+        and for how many queries it is learnt.
     roll
         Sealed: keyed digests of the voters' names, by seat.
     """
@@ -194,9 +194,7 @@ class Reserved(Event):
     kind = "reserve"
     key: str
     holder: str
-    dataset: str
     charge: int
-    account: str | None = None
     state: int = 0
     operator: dict[str, str] | None = field(default=None, repr=False, metadata=_SEALED)
 
@@ -473,6 +471,16 @@ class RunState:
         """Whether nothing is left to do."""
         return self.status not in ("open", "committed")
 
+    @property
+    def released(self) -> dict[str | None, str]:
+        """What it released, by digest: its statement, what was drawn, files."""
+        digests: dict[str | None, str] = {
+            digest: f"file {name!r}" for name, digest in self.files.items()
+        }
+        if self.commit is None:
+            return digests
+        return {**digests, self.commit.drawn: "outcome", self.commit.statement: "statement"}
+
 
 @dataclass
 class LedgerState:
@@ -480,8 +488,9 @@ class LedgerState:
 
     Attributes
     ----------
-    scopes, accounts, runs, charges
-        Data sets by name, allowances by keyed name, runs and charges by their entry.
+    scopes, charges, accounts, runs
+        Data sets by name, charges by their entry, allowances by the charge that paid for them, and
+        runs by the entry of their reservation.
     restored
         When each backup was written that this ledger was restored from.
     replaced
@@ -489,7 +498,7 @@ class LedgerState:
     """
 
     scopes: dict[str, BudgetScope] = field(default_factory=dict)
-    accounts: dict[str, AllowanceState] = field(default_factory=dict)
+    accounts: dict[int, AllowanceState] = field(default_factory=dict)
     runs: dict[int, RunState] = field(default_factory=dict)
     charges: dict[int, Charged] = field(default_factory=dict)
     restored: list[str] = field(default_factory=list)
@@ -510,11 +519,6 @@ class LedgerState:
             raise InputError("dataset", rule, dataset)
         return same[0] if same else dataset
 
-    def unfinished(self, key: str) -> RunState | None:
-        """Return the last run with this key that is open, or not delivered."""
-        found = [run for run in self.runs.values() if run.reserved.key == key and not run.finished]
-        return found[-1] if found else None
-
     def latest(self, key: str) -> RunState | None:
         """Return the last run with this key."""
         same = [run for run in self.runs.values() if run.reserved.key == key]
@@ -530,8 +534,8 @@ class LedgerState:
             case Reserved():
                 run = RunState(entry, event, event.holder, at, event.operator or {})
                 self.runs[entry] = run
-                if event.account is not None:
-                    self.accounts[event.account].run = entry
+                if event.charge in self.accounts:
+                    self.accounts[event.charge].run = entry
             case TakenOver():
                 run = self.runs[event.run]
                 run.holder, run.operator = event.holder, event.operator or {}
@@ -569,19 +573,71 @@ class LedgerState:
             allowance = np.broadcast_to(np.array(event.allowance or 0), (voters,))
             seats = None if event.roll is None else {name: at for at, name in enumerate(event.roll)}
             nothing = np.zeros(voters, np.int64)
-            self.accounts[event.account] = AllowanceState(
+            self.accounts[entry] = AllowanceState(
                 event, allowance.astype(np.int64), nothing, nothing, seats
             )
 
     def _commit(self, entry: int, event: Committed) -> None:
         run = self.runs[event.run]
         run.status, run.commit = "committed", event
-        if run.reserved.account is not None:
-            self.accounts[run.reserved.account].add(entry, event)
+        if run.reserved.charge in self.accounts:
+            self.accounts[run.reserved.charge].add(entry, event)
 
     def _close(self, event: Closed) -> None:
         run = self.runs[event.run]
         run.status = "failed" if event.failed else "abandoned"
-        if run.reserved.account is not None:
-            account = self.accounts[run.reserved.account]
+        if run.reserved.charge in self.accounts:
+            account = self.accounts[run.reserved.charge]
             account.run, account.lost = None, account.lost or event.failed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """What a data set had cost when a run was reserved, this run included.
+
+    Attributes
+    ----------
+    dataset, budget, raised
+        Its name, what it may cost in all, and whether that was raised after its first charge.
+    total, share, runs
+        Epsilon of all that was charged, which share of the budget that is, and how many runs it
+        were; None where it depends on the votes.
+    whole, order
+        Whether one run took the whole budget; else the order at which charges add up.
+    new
+        Whether nothing was charged before.
+    entry, digest
+        The reservation in the ledger.
+    """
+
+    dataset: str
+    budget: float
+    raised: bool
+    total: float | None
+    share: float | None
+    runs: int
+    whole: bool
+    order: float
+    new: bool
+    entry: int
+    digest: str
+
+    @classmethod
+    def of(cls, state: LedgerState, run: int, digest: str) -> Standing:
+        """Return what the data set of a run has cost by now; ``digest`` is of its reservation."""
+        charge = state.runs[run].reserved.charge
+        scope = state.scopes[state.charges[charge].dataset]
+        first = next(n for n, each in state.charges.items() if each.dataset == scope.name)
+        return cls(
+            dataset=scope.name,
+            budget=scope.budget.epsilon,
+            raised=scope.raised,
+            total=scope.total,
+            share=scope.share,
+            runs=len(scope.epsilons),
+            whole=scope.whole,
+            order=scope.budget.filter.order,
+            new=first == charge,
+            entry=run,
+            digest=digest,
+        )

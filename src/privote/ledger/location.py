@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..errors import InputError, LedgerError
-from .chain import KEY_VARIABLE, Anchor, Chain, check_placed
+from .chain import KEY_VARIABLE, Anchor, Chain, against_anchor, check_placed
 from .postgres import PostgresStore
 from .store import START, SQLiteStore, Store
 
@@ -95,6 +95,26 @@ class Location:
             raise self._no_key()
         chain = chain or Chain.read(self.key)
         return self.store(create=False, readonly=True), chain, Anchor(self.head, chain)
+
+    def open(self, *, create: bool, readonly: bool) -> tuple[Store, Chain, Anchor]:
+        """Open entries, key and anchor, to write or only to read."""
+        if readonly:
+            store, chain, anchor = self.open_reader()
+            problem = against_anchor(store, anchor, anchor.read())
+            if problem:
+                store.close()
+                raise LedgerError(problem)
+            return store, chain, anchor
+        Chain.from_environment()  # a bad key is found before anything is made
+        new = self.address is not None or not self.file.exists()
+        store = self.open_store(create=create)
+        try:
+            # Under the lock: also finishes what a crash between commit and anchor left open.
+            with store.transaction():
+                return store, *self.unlock(store, new=new, create=create)
+        except BaseException:
+            store.close()
+            raise
 
     def open_store(self, *, create: bool) -> Store:
         """Open the entries to write; refuse a place where a ledger was, and is erased."""

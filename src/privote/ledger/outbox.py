@@ -11,6 +11,7 @@ import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -46,6 +47,11 @@ class Outcome:
     def drawn(self) -> str:
         """The digest of what was drawn."""
         return digest_of(*self.arrays.values())
+
+    @property
+    def statement_digest(self) -> str:
+        """The digest of the statement's own text."""
+        return digest_of_text(self.statement)
 
 
 def digest_of(*numbers: npt.NDArray[Any]) -> str:
@@ -88,10 +94,10 @@ class Outbox:
         return (cls(path) for path in file.parent.glob(_escaped(names)))
 
     @property
-    def owner(self) -> tuple[int, str]:
-        """The run and its holder, by the file's name."""
-        run, _, holder = self.path.name.rsplit(".", 2)[-2].partition("-")
-        return (int(run) if run.isdigit() else 0), holder
+    def run(self) -> int:
+        """The run, by the file's name; 0 if that names none."""
+        number = self.path.name.rsplit(".", 2)[-2].partition("-")[0]
+        return int(number) if number.isdigit() else 0
 
     def allocate(self, size: int) -> None:
         """Take a new file of this size on the disk, for its owner only."""
@@ -149,8 +155,9 @@ class Outbox:
             return None
 
     def remove(self) -> None:
-        """Remove the file, if it is there."""
-        self.path.unlink(missing_ok=True)
+        """Remove the file, if it is there; one that cannot be is swept by whoever comes next."""
+        with suppress(OSError):
+            self.path.unlink()
 
 
 def _fill(file: int, size: int) -> None:

@@ -7,13 +7,14 @@ knows whether it happened (:class:`UnsettledError`), and the ledger connects aga
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from ..errors import InputError, LedgerError, missing_extra
+from ..errors import InputError, LedgerError, StorageError, missing_extra
 from .store import FORMAT, LostError, Tables, UnsettledError
 
 _TABLES = (
@@ -152,7 +153,7 @@ class PostgresStore(Tables):
                 self.close()
             if isinstance(error, self._error):
                 why = f"the ledger's database cannot be used: {self._say(error)}"
-                raise LedgerError(why) from None
+                raise StorageError(why) from None
             raise
 
     def _say(self, error: Exception) -> str:
@@ -178,9 +179,10 @@ class PostgresStore(Tables):
                 "the ledger's server runs with fsync off, so a power failure could lose charges. "
                 "Set fsync = on"
             )
-        # What the address says, and the environment, and a service that either names.
-        hosts = [o.val for o in self._connection.pgconn.info if o.keyword in (b"host", b"hostaddr")]
-        if not standbys and any(b"," in (host or b"") for host in hosts):
+        # Where the address, the environment or a service names several, any of them may answer.
+        names, reached = ("host", "hostaddr"), self._connection.info.get_parameters()
+        hosts = [self._address.get(n) or os.environ.get(f"PG{n.upper()}") for n in names]
+        if not standbys and any("," in str(host) for host in [*hosts, *map(reached.get, names)]):
             raise LedgerError(
                 "the ledger's address names several servers, and the active one does not wait for "
                 "a standby: a failover could lose charges. Set synchronous_standby_names there, or "
@@ -281,6 +283,8 @@ class PostgresStore(Tables):
 
     def _failed(self, what: str, error: Exception) -> LedgerError:
         kind = LostError if self._connection.closed else LedgerError
+        if kind is LedgerError and isinstance(error, self._psycopg.OperationalError):
+            kind = StorageError  # the lock is taken for too long, the disk is full
         self._undo()
         return kind(f"the ledger cannot be {what}: {self._say(error)}")
 

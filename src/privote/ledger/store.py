@@ -27,10 +27,11 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from .._version import check_written
-from ..errors import LedgerError
+from ..errors import LedgerError, StorageError
 from ..files import DATABASES
 
 START = "0" * 64
+_TRANSIENT = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY}
 Head = tuple[int, str]  # number and digest of the last entry
 
 
@@ -45,7 +46,7 @@ class Row:
     sealed: str | None = None
 
 
-class LostError(LedgerError):
+class LostError(StorageError):
     """The line to the database broke."""
 
 
@@ -343,12 +344,18 @@ class SQLiteFile:
                     self._open(create, patience)
         except BaseException as error:
             self.close()
-            if isinstance(error, sqlite3.Error | OSError):
-                raise self._wrong(f"cannot be opened: {error}") from None
+            if isinstance(error, sqlite3.Error | OSError | UnicodeError):
+                raise self._failed("opened", error) from None
             raise
 
     def _wrong(self, rule: str) -> LedgerError:
         return LedgerError(f"{self._form.name} {str(self._path)!r} {rule}")
+
+    def _failed(self, what: str, error: Exception) -> LedgerError:
+        """Return what to raise: a full disk, or others who write for too long, break no ledger."""
+        wrong = self._wrong(f"cannot be {what}: {error}")
+        code = vars(error).get("sqlite_errorcode", 0) & 0xFF  # without what SQLite adds to it
+        return StorageError(wrong.rule) if code in _TRANSIENT else wrong
 
     # -- opening -----------------------------------------------------------------------------------
 
@@ -461,7 +468,7 @@ class SQLiteFile:
                 connection.execute("COMMIT")
                 self._check_in_place()
         except sqlite3.Error as error:
-            raise self._wrong(f"cannot be written: {error}") from None
+            raise self._failed("written", error) from None
 
     def _check_in_place(self) -> None:
         """Raise unless the file at the path is still the one that was opened, under one name.
@@ -494,9 +501,8 @@ class SQLiteFile:
         try:
             with self._turn() as connection:
                 return list(connection.execute(statement, values))
-        except sqlite3.Error as error:
-            what = "read" if statement.startswith("SELECT") else "written"
-            raise self._wrong(f"cannot be {what}: {error}") from None
+        except (sqlite3.Error, UnicodeError) as error:
+            raise self._failed("read or written", error) from None
 
     def content(self) -> bytes:
         """Return the bytes of one in memory, as a file would hold them."""

@@ -42,10 +42,11 @@ from ..files import (
     why,
 )
 from .cube import Ballots, StoredArray, Threshold, block_queries, check_shape
-from .names import Names, listed
+from .names import listed
 from .tables import as_csv, of_table, open_table
 
 _FORMAT = 1  # of packed bits
+_NAMES = {"queries": "query_names", "voters": "voter_ids", "labels": "label_names"}  # in .npz
 _FILE, _ZARR, _PARQUET = "votes file", "Zarr array", "Parquet file"
 _SUFFIXES = (".zarr", ".parquet", ".npy", ".npz", ".csv", ".tsv")
 _SQUEEZED = 10_000  # times what is stored: slices bound the memory, this bounds the time
@@ -115,7 +116,7 @@ def read(
     cube = ZarrCube(place) if suffix == ".zarr" else ParquetCube(place)
     if suffix == ".parquet":  # the type of a column says nothing: one gap makes it hold floats
         how["soft"] = bool(soft)
-    return Ballots.from_array(cube, **how).named(cube.names)
+    return Ballots.from_array(cube, **how).named(**cube.names)
 
 
 def refuse_lists(lists: Mapping[str, Any]) -> None:
@@ -163,14 +164,13 @@ def _read_npz(file: Path, how: Mapping[str, Any]) -> Ballots:
     elif how["threshold"] is None:
         ballots = Ballots.from_packed(arrays.open("votes"), arrays["shape"])
     else:
-        raise InputError("threshold", "applies to probabilities, and these votes are packed bits")
-    held = {"queries": "query_names", "voters": "voter_ids", "labels": "label_names"}
+        raise InputError("threshold", "applies to probabilities, not to packed bits")
     names = {
         axis: listed(arrays[name], f"{file.name}: array {name!r}")
-        for axis, name in held.items()
+        for axis, name in _NAMES.items()
         if name in arrays
     }
-    return ballots.named(Names(**names), file.name)
+    return ballots.named(**names, where=file.name)
 
 
 # -- slices: Zarr and Parquet ----------------------------------------------------------------------
@@ -184,7 +184,7 @@ class LazyCube(StoredArray):
     """
 
     kind: str
-    names = Names()
+    names: Mapping[str, Any]
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
         super().__init__(name, check_shape(shape), dtype)
@@ -203,7 +203,7 @@ class LazyCube(StoredArray):
         stop = min(start + step, self.shape[0])
         with readable(self.name, self.kind):
             slab = self._slab(start, stop)
-        checksum = zlib.crc32(slab.tobytes())
+        checksum = zlib.crc32(np.ascontiguousarray(slab).data)
         if self._checksums.setdefault(start, checksum) != checksum:
             rule = f"is not what it was when it was checked, at queries {start} to {stop - 1}"
             raise BallotError(self.name, rule)
@@ -259,12 +259,11 @@ class ZarrCube(LazyCube):
         super().__init__(name, tuple(array.shape), array.dtype)
         self._array, self._place = array, place
         with readable(name, _ZARR):  # attributes may hold anything
-            names = {
+            self.names = {
                 f"{axis}s": listed(array.attrs[key], f"{name}: attribute {key!r}")
                 for axis in ("voter", "label")
                 if (key := f"{axis}_names") in array.attrs
             }
-        self.names = Names(**names)
 
     def check(self) -> None:
         """Refuse votes of which a chunk was lost: zarr would read it as votes of no.
@@ -278,11 +277,9 @@ class ZarrCube(LazyCube):
         if math.prod(counts) > len(files) or not all(
             folder + key(place) in files for place in product(*map(range, counts))
         ):
-            raise BallotError(
-                self.name,
-                "lacks a chunk: it was lost, or zarr left it out because it holds only the fill "
-                "value. Write all votes, with zarr's option write_empty_chunks",
-            )
+            rule = "lacks a chunk: it was lost, or zarr left it out because all of it is the fill "
+            rule += "value. Write all votes, with zarr's option write_empty_chunks"
+            raise BallotError(self.name, rule)
 
     def _slab(self, start: int, stop: int) -> Array:
         return np.asarray(self._array[start:stop])
@@ -315,7 +312,7 @@ class ParquetCube(LazyCube):
             raise BallotError(name, _ORDER)
         super().__init__(name, (queries, voters, len(labels)), np.float64)
         self._file, self._ends, self._labels = file, np.cumsum(rows), labels
-        self.names = Names(labels=tuple(labels), voters=listing)
+        self.names = {"labels": tuple(labels), "voters": listing}
 
     def _slab(self, start: int, stop: int) -> Array:
         first, last = start * self.shape[1], stop * self.shape[1]
@@ -323,8 +320,8 @@ class ParquetCube(LazyCube):
         part = self._file.read_row_groups(range(low, high + 1))
         part = part.slice(first - (self._ends[low - 1] if low else 0), last - first)
         places = part["query"].to_numpy(), part["voter"].to_numpy()
-        due = np.divmod(np.arange(first, last), self.shape[1])
-        if not all(map(np.array_equal, places, due)):
+        order = np.divmod(np.arange(first, last), self.shape[1])
+        if not all(map(np.array_equal, places, order)):
             raise BallotError(self.name, _ORDER)
         values: list[Array] = [part[label].to_numpy().astype(np.float64) for label in self._labels]
         return np.stack(values, axis=1).reshape(-1, *self.shape[1:])
@@ -374,6 +371,14 @@ def read_npy(path: str | os.PathLike[str]) -> Array:
         return _read_array(stream, os.fstat(stream.fileno()).st_size)
 
 
+def open_npy(path: str | os.PathLike[str]) -> Array | StoredArray:
+    """Return the array of an ``.npy`` file, read where it is sliced unless in Fortran order."""
+    file = check_file(path)
+    with readable(file.name, ".npy file"), file.open("rb") as stream:
+        array = FileArray(file.name, stream, 0, os.fstat(stream.fileno()).st_size)
+    return read_npy(path) if array.fortran else array
+
+
 class ArrayFile:
     """The arrays of an ``.npz`` file by name, each read when it is asked for."""
 
@@ -402,11 +407,14 @@ class ArrayFile:
                 return _read_array(stream, entry.file_size)
 
     def open(self, name: str) -> Array | StoredArray:
-        """Return bytes that are read where they are sliced; a compressed array is read here."""
+        """Return an array that is read where it is sliced; one that is compressed is read here."""
         with self._archive() as archive, self._file.open("rb") as file:
             entry = archive.getinfo(f"{name}.npy")
             if entry.compress_type == zipfile.ZIP_STORED:
-                return StoredBytes(self._file.name, file, entry)
+                # The local header's name and extra field may be longer than the directory's.
+                lengths = os.pread(file.fileno(), 4, entry.header_offset + 26)
+                start = entry.header_offset + 30 + sum(struct.unpack("<HH", lengths))
+                return FileArray(self._file.name, file, start, entry.file_size, entry.CRC)
         return self[name]
 
 
@@ -442,34 +450,35 @@ def _header(stream: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dty
     return shape, fortran, dtype, head.read()
 
 
-class StoredBytes(StoredArray):
-    """An array of bytes in an ``.npz`` file that does not compress it.
+class FileArray(StoredArray):
+    """An array, with its header ``size`` bytes of a file from ``start`` on, as they are.
 
     Read, not mapped: a process that maps a file dies when somebody else makes the file shorter.
     """
 
-    def __init__(self, name: str, file: IO[bytes], entry: zipfile.ZipInfo) -> None:
-        # The local header's name and extra field may be longer than the directory's.
-        lengths = os.pread(file.fileno(), 4, entry.header_offset + 26)
-        self._start = entry.header_offset + 30 + sum(struct.unpack("<HH", lengths))
-        self._end, self._crc = self._start + entry.file_size, entry.CRC
-        file.seek(self._start)
-        shape, _, dtype, _ = _header(file, entry.file_size)
+    def __init__(
+        self, name: str, file: IO[bytes], start: int, size: int, checksum: int | None = None
+    ) -> None:
+        file.seek(start)
+        shape, self.fortran, dtype, _ = _header(file, size)
         super().__init__(name, shape, dtype)
+        self._start, self._end, self._checksum = start, start + size, checksum
         self._file = os.dup(file.fileno())  # the same file, whatever its name leads to later
         weakref.finalize(self, os.close, self._file)
 
     def __getitem__(self, rows: slice) -> Array:
-        start, stop, _ = rows.indices(self.size)
-        first = self._end - self.size
-        return np.frombuffer(self._read(first + start, first + stop), np.uint8)
+        start, stop, _ = rows.indices(self.shape[0])
+        width = math.prod(self.shape[1:]) * self.dtype.itemsize
+        first = self._end - self.shape[0] * width
+        data = self._read(first + start * width, first + max(start, stop) * width)
+        return np.ndarray((max(0, stop - start), *self.shape[1:]), self.dtype, data)
 
     def check(self) -> None:
         """Refuse an array that does not have the checksum which its archive gives."""
         checksum = 0
         for start in range(self._start, self._end, _STEP):
             checksum = zlib.crc32(self._read(start, min(start + _STEP, self._end)), checksum)
-        if checksum != self._crc:
+        if checksum != self._checksum:
             raise BallotError(self.name, "is not a readable .npz file: its checksum is wrong")
 
     def _read(self, start: int, stop: int) -> bytes:
@@ -518,7 +527,5 @@ def reached(place: str, what: str) -> Iterator[None]:
     except ImportError as error:  # the library of a protocol is absent
         raise MissingExtraError(f"{what} {place!r:.200} needs a library: {why(error)}") from None
     except Exception as error:  # an OSError here, anything at all behind a URL
-        text = "access is denied" if isinstance(error, PermissionError) else why(error)
-        if isinstance(error, OSError) and error.strerror:
-            text = error.strerror
+        text = error.strerror if isinstance(error, OSError) and error.strerror else why(error)
         raise InputError(what, f"{place!r:.200} cannot be reached: {text}") from None

@@ -7,6 +7,9 @@ voter's own ballots and at public numbers only, which is what the allowance theo
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -80,11 +83,11 @@ def bound_votes(
         return np.asarray(votes, np.bool_), spent, clipped
     counted = np.empty_like(votes, np.bool_)
     for group in groups:
-        own = size[:, group]
-        keep = np.cumsum(own, axis=0, dtype=np.int64) <= left[group]
+        contributions = size[:, group]
+        keep = np.cumsum(contributions, axis=0, dtype=np.int64) <= left[group]
         np.bitwise_and(departing(group), keep[:, :, None], out=counted[:, group])
-        spent[group] = (own * keep).sum(axis=0, dtype=np.int64)
-        clipped[group] = (~keep & (own > 0)).sum(axis=0)
+        spent[group] = (contributions * keep).sum(axis=0, dtype=np.int64)
+        clipped[group] = (~keep & (contributions > 0)).sum(axis=0)
     if guided:
         counted ^= guess
     return counted, spent, clipped
@@ -126,30 +129,21 @@ def _bound_sparse(
     block: SparseBlock, left: Counts, unit: str, missing_counts_as_no: bool
 ) -> tuple[SparseBlock, Counts, Counts]:
     """Return the ballots that count; a silent voter is its own (zero) baseline."""
-    size = block.votes.sum(axis=1)
-    if unit == "vote":
-        count = size
-    else:
+    voter, voters, size = block.voter, block.voters, block.votes.sum(axis=1)
+    if unit == "ballot":
         # Saying "none of them" differs from saying nothing only where the empty set is a class.
-        count = (size > 0).astype(np.int64) if missing_counts_as_no else np.ones_like(size)
-    keep = np.ones(len(count), np.bool_)
-    spent = np.bincount(block.voter, weights=count, minlength=block.voters).astype(np.int64)
-    tight = spent > left
-    if tight.any():
-        rows = np.flatnonzero(tight[block.voter])
-        rows = rows[np.argsort(block.voter[rows], kind="stable")]  # a voter's queries stay in order
-        voter = block.voter[rows]
-        total = np.cumsum(count[rows])
-        first = np.flatnonzero(np.diff(voter, prepend=-1))
-        before = np.repeat((total - count[rows])[first], np.diff(first, append=len(rows)))
-        keep[rows] = (total - before <= left[voter]) | (count[rows] == 0)
-        spent = np.bincount(block.voter[keep], weights=count[keep], minlength=block.voters).astype(
-            np.int64
-        )
-    return (
-        SparseBlock(
-            block.query[keep], block.voter[keep], block.votes[keep], block.queries, block.voters
-        ),
-        spent,
-        np.bincount(block.voter[~keep], minlength=block.voters),
-    )
+        size = (size > 0).astype(np.int64) if missing_counts_as_no else np.ones_like(size)
+    spent = _added(voter, size, voters)
+    if (spent <= left).all():
+        return block, spent, np.zeros(voters, np.int64)
+    order = np.argsort(voter, kind="stable")  # a voter's queries stay in order
+    total, before = np.cumsum(size[order]), np.cumsum(spent) - spent
+    keep = np.empty(len(size), np.bool_)
+    keep[order] = total - before[voter[order]] <= left[voter[order]]
+    keep |= size == 0
+    counted = replace(block, query=block.query[keep], voter=voter[keep], votes=block.votes[keep])
+    return counted, _added(voter, size * keep, voters), _added(voter, ~keep, voters)
+
+
+def _added(voter: Counts, sizes: npt.NDArray[Any], voters: int) -> Counts:
+    return np.bincount(voter, weights=sizes, minlength=voters).astype(np.int64)

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BallotError, InputError, numbers, shown, whole
-from .names import Names
+from .names import Names, check_names
 
 MISSING = -1
 Votes = npt.NDArray[np.bool_] | npt.NDArray[np.int8]
@@ -153,11 +153,19 @@ class Ballots(BallotSource):
         """(queries, voters, labels)."""
         return self.queries, self.voters, self.labels
 
-    def named(self, names: Names, where: str = "votes") -> Ballots:
+    def named(
+        self,
+        *,
+        queries: Names = None,
+        voters: Names = None,
+        labels: Names = None,
+        where: str = "votes",
+    ) -> Ballots:
         """Return the same ballots under these names; ``where`` they come from."""
-        same, names = copy.copy(self), names.checked(self.shape, where)
-        same.query_names, same.voter_names = names.queries, names.voters
-        same.label_names = names.labels
+        same = copy.copy(self)
+        same.query_names = check_names(queries, self.queries, "query", where)
+        same.voter_names = check_names(voters, self.voters, "voter", where)
+        same.label_names = check_names(labels, self.labels, "label", where)
         return same
 
     @classmethod
@@ -188,13 +196,11 @@ class Ballots(BallotSource):
         if is_frame(votes) or isinstance(votes, Mapping):
             return of_table(open_table(votes, "votes"), **how, **lists)
         refuse_lists(lists)
-        if isinstance(votes, BallotSource):
-            if threshold is not None:
-                raise InputError(
-                    "threshold", "applies to probabilities, but these votes are already ballots"
-                )
-            return votes
-        return cls.from_array(votes, **how)
+        if not isinstance(votes, BallotSource):
+            return cls.from_array(votes, **how)
+        if threshold is not None:
+            raise InputError("threshold", "applies to probabilities, not to ballots")
+        return votes
 
     @classmethod
     def from_array(
@@ -260,18 +266,16 @@ class Ballots(BallotSource):
         check_shape((queries, voters, labels))
         need = -(-queries * voters * labels // 8)
         if bits.dtype != np.uint8 or bits.ndim != 1 or bits.size != need:
-            raise BallotError(
-                f"packed votes must be {need} bytes (uint8) for shape "
-                f"({queries}, {voters}, {labels}), got {bits.dtype} of shape {bits.shape}"
-            )
+            rule = f"packed votes must be {need} bytes (uint8) for shape {tuple(sizes.tolist())}"
+            raise BallotError(f"{rule}, got {bits.dtype} of shape {bits.shape}")
         ballot = voters * labels
 
         def rows(start: int, stop: int) -> Votes:
             first, last = start * ballot, stop * ballot
-            held = bits[first // 8 : -(-last // 8)]
+            packed = bits[first // 8 : -(-last // 8)]
             if ballot % 8 == 0 and is_long(stop - start, voters, labels):
-                return unpacked(held.reshape(stop - start, -1), voters, labels)
-            flat, skip = np.unpackbits(held), first % 8
+                return unpacked(packed.reshape(stop - start, -1), voters, labels)
+            flat, skip = np.unpackbits(packed), first % 8
             return flat[skip : skip + last - first].view(np.bool_).reshape(-1, voters, labels)
 
         check = bits.check if isinstance(bits, StoredArray) else None
@@ -357,8 +361,8 @@ class SparseBallots(BallotSource):
         check_shape((queries, voters, ballots.shape[1]))
         check_votes(ballots[None], probable=False, or_missing=False)  # silent voters are left out
         places = []
-        for name, given, size in (("query", query, queries), ("voter", voter, voters)):
-            place = _array(name, given)
+        for name, values, size in (("query", query, queries), ("voter", voter, voters)):
+            place = _array(name, values)
             if place.shape != ballots.shape[:1] or place.dtype.kind not in "iu":
                 raise BallotError(name, f"must be integers, one per ballot, got {place.dtype}")
             outside = place[(place < 0) | (place >= size)]
@@ -442,23 +446,21 @@ def as_votes(
 def check_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Return the sizes of a cube; refuse one that lacks an axis, or has nothing on one."""
     if not isinstance(shape, tuple) or len(shape) != 3:
-        raise BallotError(
-            "votes", f"must have 3 axes (queries, voters, labels), got {len(shape)}: shape {shape}"
-        )
-    queries, voters, labels = (
-        whole(axis, size, 1, MOST)
-        for axis, size in zip(("queries", "voters", "labels"), shape, strict=True)
+        raise BallotError("votes", f"must have 3 axes (queries, voters, labels), got {shape}")
+    queries, voters, labels = shape
+    return (
+        whole("queries", queries, 1, MOST),
+        whole("voters", voters, 1, MOST),
+        whole("labels", labels, 1, MOST),
     )
-    return queries, voters, labels
 
 
 def check_threshold(threshold: Threshold, labels: int) -> Floats:
     """Return a threshold in [0, 1], or one per label, ready to broadcast."""
     bar = numbers("threshold", [] if threshold is None else threshold)
     if bar.shape not in ((), (labels,)):
-        raise InputError(
-            "threshold", f"must be one value or one per label ({labels}), got shape {bar.shape}"
-        )
+        rule = f"must be one value or one per label ({labels}), got shape {bar.shape}"
+        raise InputError("threshold", rule)
     if not ((bar >= 0) & (bar <= 1)).all():
         raise InputError("threshold", f"must lie in [0, 1], got {bar.tolist()}")
     return bar
@@ -622,8 +624,8 @@ class SparseBlock:
         """Add up what ballots say; few say yes, so only the yes-votes are visited."""
         row, label = np.nonzero(self.votes)
         cell = self.query[row] * self.labels + label
-        each = None if weights is None else weights[row]
-        tally = np.bincount(cell, weights=each, minlength=self.queries * self.labels)
+        worth = None if weights is None else weights[row]
+        tally = np.bincount(cell, weights=worth, minlength=self.queries * self.labels)
         return tally.reshape(self.queries, self.labels)
 
     def speakers(self) -> tuple[Counts, Counts, npt.NDArray[np.bool_]]:

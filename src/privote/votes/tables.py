@@ -22,6 +22,7 @@ import re
 import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
@@ -44,7 +45,7 @@ from .cells import (
     number,
 )
 from .cube import MISSING, Ballots, Threshold
-from .names import Names, folded, in_order
+from .names import folded, in_order
 
 TABLES = (".csv", ".tsv", ".txt", ".tab", ".parquet")
 _SPREADSHEETS = (".xlsx", ".xls", ".ods")
@@ -117,14 +118,10 @@ class RawTable:
 
     take = __getitem__
 
-    def where(self, place: int, column: str | None = None) -> str:
-        """Return where a row is, or a cell of it, in words."""
-        row = f"{self.name}, {self.unit} {place}"
-        return row if column is None else f"{row}, {called(self.header, column)}"
-
     def at(self, row: int, column: str | None = None) -> str:
         """Return where the row of this number is, or a cell of it, in words."""
-        return self.where(int(self.places[row]), column)
+        place = f"{self.name}, {self.unit} {self.places[row]}"
+        return place if column is None else f"{place}, {called(self.header, column)}"
 
     def only(self, names: Sequence[str]) -> RawTable:
         """Return the table with these columns, in this order."""
@@ -145,20 +142,18 @@ class RawTable:
     def check_header(self, *, nameless: bool = False) -> None:
         """Refuse columns of one name, and without a name but for the first.
 
-        With ``nameless``, of ballots, columns may lack one, and no name is quoted: a first line
-        that is a ballot does not show as one.
+        With ``nameless``, of ballots, columns may lack one. No name is quoted: a first line may be
+        a row in truth.
         """
-        seen: dict[str, int] = {}
-        for place, column in enumerate(self.header):
-            if not column and place and not nameless:
-                raise InputError(f"{self.where(1)}: column {place + 1} has no name")
-            if column in seen and column:
-                both = f"{self.where(1)}: columns {seen[column] + 1} and {place + 1} are both "
-                if is_header(self.header) and not nameless:
-                    raise InputError(f"{both}called {column!r:.60}")
-                sealed = f"the name is {shown(column)}"
-                raise InputError(f"{both}called the same; {NO_HEADER}", sealed=sealed)
-            seen[column] = place
+        places: dict[str, int] = {}
+        where = f"{self.name}, line 1:" if self.unit == "line" else self.name
+        for place, head in enumerate(self.header, 1):
+            first = places.setdefault(head, place)
+            if not head and place > 1 and not nameless:
+                raise InputError(where, f"column {place} has no name")
+            if head and first < place:
+                rule = f"columns {first} and {place} must not have the same name"
+                raise InputError(where, rule, sealed=f"it is {shown(head)}")
 
 
 def open_table(
@@ -202,38 +197,31 @@ def open_table(
         return _frame_table(source, what)
     if is_records(source):
         if columns is None and not public:
-            rule = (
-                "is a list of records, and its columns must be named: which keys occur is private"
-            )
+            rule = "is a list of records; name its columns, as which keys occur is private"
             raise InputError(what, rule)
         # Not by `name_of`, which refuses some: one record's key must change nothing.
         records = [{name_in(str(key).strip()): record[key] for key in record} for record in source]
         heads = dict.fromkeys(chain.from_iterable(records)) if columns is None else columns
         source = {name: [record.get(name) for record in records] for name in heads}
     if not isinstance(source, Mapping):
-        raise InputError(
-            what,
-            "must be a CSV or Parquet file, a data frame, a mapping of columns or a list of "
-            f"records, got {type(source).__name__}",
-        )
+        forms = "a CSV or Parquet file, a data frame, a mapping of columns or a list of records"
+        raise InputError(what, f"must be {forms}, got {type(source).__name__}")
     return _table_of(what, [(name_of(key), values) for key, values in source.items()])
 
 
 def _table_of(name: str, columns: Iterable[tuple[str, Any]]) -> RawTable:
     """Return columns as a table, its rows numbered from 0."""
-    table: dict[str, Cells] = {}
+    pairs = []
     for head, values in columns:
-        if head in table:
-            raise InputError(name, f"must not have two columns called {head!r:.60}")
         if isinstance(values, str) or not hasattr(values, "__len__"):
             raise InputError(name, f"must have a list of values in column {head!r:.60}")
-        table[head] = np.fromiter(values, object, len(values))
-    lengths = {len(values) for values in table.values()}
+        pairs.append((head, np.fromiter(values, object, len(values))))
+    lengths = {len(cells) for _, cells in pairs}
     if len(lengths) > 1:
         raise InputError(name, f"must have columns of one length, got {sorted(lengths)}")
-    sheet = RawTable(name, table, np.arange(max(lengths, default=0)), "row")
-    sheet.check_header()
-    return sheet
+    table = RawTable(name, pairs, np.arange(max(lengths, default=0)), "row")
+    table.check_header()
+    return table
 
 
 def is_path(source: Any) -> bool:
@@ -256,7 +244,7 @@ def is_records(value: Any) -> bool:
 
 def _frame_table(frame: Any, name: str) -> RawTable:
     """Return a frame as a table, the columns of a named index first."""
-    try:
+    with _sealing(name):  # of a year beyond 9999, say
         if hasattr(frame, "get_columns"):  # polars
             heads, columns = frame.columns, [column.to_list() for column in frame.get_columns()]
         elif hasattr(frame, "to_pydict"):  # Arrow, and not by numpy: a gap would make floats
@@ -266,32 +254,31 @@ def _frame_table(frame: Any, name: str) -> RawTable:
                 frame = frame.reset_index()
             heads = frame.columns
             columns = [frame.iloc[:, place].tolist() for place in range(len(heads))]
-    except Exception as error:  # of a year beyond 9999, say
-        raise _unreadable(name, error) from None
     return _table_of(name, zip(map(name_of, heads), columns, strict=True))
 
 
 def _parquet_table(file: Path) -> RawTable:
-    try:
+    with _sealing(file.name):
         import pyarrow.parquet as pq
-    except ImportError:
-        raise missing_extra("files", "reading Parquet") from None
-    try:
+
         data = pq.ParquetFile(file, page_checksum_verification=True)
         sizes = data.metadata
         check_unpacked(file.name, file.stat().st_size, sizes.num_rows * sizes.num_columns * 8)
-        table = data.read()
+        return _frame_table(data.read(), file.name)
+
+
+@contextmanager
+def _sealing(name: str) -> Iterator[None]:
+    """Seal what another library says of a table: it may quote a cell."""
+    try:
+        yield
     except InputError:
         raise
-    except Exception as error:  # whatever Arrow calls it
-        raise _unreadable(file.name, error) from None
-    return _frame_table(table, file.name)
-
-
-def _unreadable(name: str, error: Exception) -> InputError:
-    """Return a refusal in which the words of another library, who may quote a cell, are sealed."""
-    said = why(error)
-    return InputError(name, "is not a table that can be read", sealed=f"the library says: {said}")
+    except ImportError:
+        raise missing_extra("files", "reading Parquet") from None
+    except Exception as error:
+        sealed = f"the library says: {why(error)}"
+        raise InputError(name, "is not a table that can be read", sealed=sealed) from None
 
 
 def names_from(source: Any, axis: str, argument: str) -> tuple[str, ...]:
@@ -343,35 +330,24 @@ def lines(path: Path, encoding: str | None = None, errors: str = "strict") -> It
 
     Its letters are stored as ``encoding`` says, as the file's own mark does, or as UTF-8.
     """
-    name = ""
     try:
-        name = _encoding(path, encoding)
-        with (gzip.open if path.suffix == ".gz" else open)(
-            path, "rt", encoding=name, errors=errors, newline=""
-        ) as stream:
-            yield from stream
+        if encoding is None:
+            with path.open("rb") as stream:
+                marked = stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+            encoding = "utf-16" if marked else "utf-8-sig"
+        opened: Any = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rt", encoding=encoding, errors=errors, newline="") as text:
+            yield from text
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path} is cut short or not gzip: {error}") from None
     except OSError as error:
         raise InputError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
     except UnicodeError:
-        raise InputError(
-            f"{path.name} must be text in {name.removesuffix('-sig').upper()}; save it as UTF-8 or "
-            "name its `encoding` where that can be said, e.g. cp1252"
-        ) from None
-
-
-def _encoding(path: Path, encoding: str | None) -> str:
-    if encoding is not None:
-        try:
-            "a".encode(encoding)
-        except (LookupError, ValueError):  # also what Python knows, but not for text
-            rule = "must be one that Python knows, e.g. cp1252"
-            raise InputError("encoding", rule, encoding) from None
-        return encoding
-    with path.open("rb") as stream:
-        marked = stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    return "utf-16" if marked else "utf-8-sig"
+        rule = f"must be text in {str(encoding).removesuffix('-sig').upper()}; save it as UTF-8 or"
+        rule += " name its `encoding` where that can be said, e.g. cp1252"
+        raise InputError(path.name, rule) from None
+    except (LookupError, ValueError):  # also what Python knows, but not for text
+        raise InputError("encoding", "must be known to Python, e.g. cp1252", encoding) from None
 
 
 def delimiter_of(header: str) -> str:
@@ -388,18 +364,15 @@ def cells(
     Empty lines are left out, unless ``blank``: then one is a record with an empty cell. ``name`` is
     the file's, for messages.
     """
-    reader = csv.reader(source, delimiter=delimiter, strict=True)
-    while True:
-        line = reader.line_num + 1
-        try:
-            record = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            where = f"{name}, line {line}" if name else f"line {line}"
-            raise InputError(f"{where}: cannot be read: {error}") from None
-        if blank or (record and (len(record) > 1 or record[0].strip())):
-            yield line, record or [""]
+    reader, line = csv.reader(source, delimiter=delimiter, strict=True), 1
+    try:
+        for record in reader:
+            if blank or (record and (len(record) > 1 or record[0].strip())):
+                yield line, record or [""]
+            line = reader.line_num + 1
+    except csv.Error as error:
+        where = f"{name}, line {line}" if name else f"line {line}"
+        raise InputError(f"{where}: cannot be read: {error}") from None
 
 
 # -- headers ---------------------------------------------------------------------------------------
@@ -439,10 +412,10 @@ def write_header(stream: TextIO, names: Iterable[str]) -> None:
     cells = [cell_of(name) for name in names]
     # Else the writer leaves a carriage return bare, and readers end the line there.
     odd = any("\r" in cell or "\n" in cell for cell in cells)
-    made = csv.writer(
+    writer = csv.writer(
         stream, lineterminator="\n", quoting=csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL
     )
-    made.writerow(cells)
+    writer.writerow(cells)
 
 
 # -- votes -----------------------------------------------------------------------------------------
@@ -493,7 +466,7 @@ def of_table(
     cube[query, voter] = votes
     ballots = Ballots.from_array(cube, threshold=threshold, resolution=resolution, soft=probable)
     heads = tuple(table.header[label] for label in labels)
-    return ballots.named(Names(queries=queries or None, voters=voters or None, labels=heads))
+    return ballots.named(queries=queries or None, voters=voters or None, labels=heads)
 
 
 def _columns(table: RawTable) -> tuple[int | None, int | None, list[int]]:
@@ -570,7 +543,8 @@ def _axis(
             raise InputError(argument, f"needs a column {axis!r} in {table.name}")
         return (), np.arange(len(table))
     names = [_name(cell) for cell in table.cells[column]]
-    keys = [folded(name) for name in names]
+    fold = {name: folded(name) for name in set(names)}
+    keys = [fold[name] for name in names]
     if public is None:
         order = tuple(in_order(dict(zip(reversed(keys), reversed(names), strict=True)).values()))
     else:
