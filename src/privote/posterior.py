@@ -20,7 +20,7 @@ from scipy.linalg import eigh
 from scipy.sparse import csr_matrix, issparse
 from scipy.special import betainc, expit, ndtr
 
-from .errors import InputError, finite, positive, whole
+from .errors import InputError, finite, numbers, positive, whole
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
@@ -50,7 +50,7 @@ _DIRECTIONS = 150  # at most
 _NARROWEST, _WIDEST, _BLOCK = 256, 4096, 1 << 21  # features of a row, and numbers of a block
 _LARGEST = 1e100  # of a row's numbers, whose squares are added
 _SPEAKS = 3.0  # nats by which a label's tallies must be no mere noise, or none of it is likely
-_OPTIMISM = 2.0  # nats by which a label's fitted weights explain noise, too
+_OPTIMISM = 3.0  # nats by which a label's fitted weights explain noise, too
 _STRENGTHS = (np.inf, *np.geomspace(1e3, 1e-4, 36))  # of the ridge, by the largest variance
 _NOISIEST = 0.6  # noise by voters up to which quality is stated for up to 625 queries
 
@@ -386,7 +386,7 @@ class Rows:
     """
 
     def __init__(self, rows: Any, queries: int) -> None:
-        values = rows.tocsr() if issparse(rows) else np.asarray(rows)
+        values = rows.tocsr() if issparse(rows) else numbers("rows", rows)
         shape, kind = values.shape, values.dtype.kind
         if len(shape) != 2 or shape[0] != queries or not shape[1] or kind not in "biuf":
             rule = f"must be numbers ({queries} queries, features)"
