@@ -195,10 +195,10 @@ def test_only_epsilon_is_raised(ledger: pv.Ledger) -> None:
     assert "raised" in pv.label(VOTES, epsilon=1.0, delta=DELTA, ledger=ledger).statement()
 
 
-def bare(cost: float, **changes: Any) -> Request:
+def bare(slope: float, **changes: Any) -> Request:
     facts: dict[str, Any] = {"dataset": "default", "cost": pv.Budget(epsilon=2.0, delta=DELTA)}
     facts |= {"guarantee": "worst-case", "terms": {}}
-    return Request(**{**facts, "price": lambda epsilon: cost * pv.DEFAULT_ORDERS, **changes})
+    return Request(**{**facts, "price": lambda epsilon: slope * pv.DEFAULT_ORDERS, **changes})
 
 
 @pytest.mark.parametrize(
@@ -212,8 +212,7 @@ def bare(cost: float, **changes: Any) -> Request:
     ],
 )
 def test_what_is_refused_changes_nothing(ledger: pv.Ledger, change: dict[str, Any]) -> None:
-    with ledger.reserve(bare(0.01)) as run:
-        run.deliver()
+    ledger.reserve(bare(0.01))
     before = ledger.published()
     with refused(None, pv.BudgetError):
         ledger.reserve(bare(0.01 if change else 9.0, **change))
@@ -221,10 +220,9 @@ def test_what_is_refused_changes_nothing(ledger: pv.Ledger, change: dict[str, An
 
 
 def test_a_quote_is_what_comes_of_it(ledger: pv.Ledger) -> None:
-    for _ in range(2):
+    for turn in range(2):
         quote = ledger.quote(bare(0.05))
-        with ledger.reserve(bare(0.05)) as run:
-            run.deliver()
+        ledger.reserve(bare(0.05, terms={"turn": turn}))
         row = ledger.standing()[0]
         assert (quote.total, quote.share, quote.largest()) == (
             *(row["used"], row["share"]),

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 
 import privote as pv
-from privote.planning import allowance_for, chance_of_one, forecast
-from privote.planning.chances import cell_probabilities
+from privote.planning import allowance_for, forecast
 from privote.release import forecast_in_words
 
 VOTERS, LABELS = 60, 12
-
-
-def tally_of(mechanism: pv.Mechanism, votes: np.ndarray) -> Any:
-    return mechanism.tally(next(pv.Ballots.of(votes).blocks()))
 
 
 @pytest.mark.parametrize(
@@ -34,13 +28,15 @@ def tally_of(mechanism: pv.Mechanism, votes: np.ndarray) -> Any:
 def test_chances_are_the_mechanisms_own(mechanism: pv.Mechanism) -> None:
     found = forecast(mechanism, VOTERS, LABELS)
     votes = np.zeros((1, VOTERS, LABELS), bool)
-    none = cell_probabilities(mechanism, tally_of(mechanism, votes))
+    none = mechanism.cell_probabilities(mechanism.tally(next(pv.Ballots.of(votes).blocks())))
     assert found["false_alarm"] == pytest.approx(float(none[0, 0, 1]), abs=1e-9)
-    assert found["missed"] == 1 - chance_of_one(mechanism, VOTERS, LABELS)
     for count, enough in ((round(found["share_needed"] * VOTERS), True), (0, False)):
         votes[0, :, 0] = np.arange(VOTERS) < count
-        some = cell_probabilities(mechanism, tally_of(mechanism, votes))
+        some = mechanism.cell_probabilities(mechanism.tally(next(pv.Ballots.of(votes).blocks())))
         assert (some[0, 0, 1] >= 0.95) is np.bool_(enough)
+    votes[0, :, 0] = True
+    every = mechanism.cell_probabilities(mechanism.tally(next(pv.Ballots.of(votes).blocks())))
+    assert found["missed"] == pytest.approx(1 - float(every[0, 0, 1]), abs=1e-9)
 
 
 def test_warnings() -> None:

@@ -262,20 +262,14 @@ class _Files:
 
 def _look(labelling: Labelling, output: Path, shape: str, *, stop: bool, json: bool) -> None:
     """Say what the run will cost and what to expect, before it is charged."""
-    from .look import look
-    from .output import print_json, say
+    from .look import look, print_look
 
     expected = [] if labelling.outlook is None else [str(labelling.outlook)]
     request, account = labelling.request(str(output.absolute())), labelling.account
     if account.ledger is not None and request.allowance and labelling.names is None:
         expected.append(_BY_PLACE)
-    facts = {"votes": shape, **look(request, account), "expected": expected}
-    if stop and json:
-        print_json(facts)
-        return
-    lines = [f"Votes: {shape}.", facts["cost"], facts.get("still"), *expected]
-    lines += ["Dry run: nothing was charged or drawn."] if stop else []
-    say("\n".join(filter(None, lines)), err=not stop)
+    facts = {"votes": f"Votes: {shape}.", **look(request, account, *expected)}
+    print_look(facts, stop=stop, json=json)
 
 
 def _sealed(release: Release, names: Sequence[str] | None) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def _show_plan(result: Plan) -> None:
 
 def _numbers(mechanism: Mechanism, **size: Any) -> dict[str, Any]:
     """Return what a mechanism does within a budget."""
-    from privote.planning import allowance_for, chance_of_one, queries_for
+    from privote.planning import allowance_for, forecast, queries_for
 
     return {
         "mechanism": mechanism.parameters(),
@@ -118,7 +118,7 @@ def _numbers(mechanism: Mechanism, **size: Any) -> dict[str, Any]:
         "worst_case_queries": queries_for(mechanism, **size),
         "allowance": allowance_for(mechanism, **size),
         "allowance_counts": f"{mechanism.contribution_unit}s",
-        "missed": 1 - chance_of_one(mechanism, size["voters"], size["labels"]),
+        "missed": forecast(mechanism, size["voters"], size["labels"])["missed"],
     }
 
 

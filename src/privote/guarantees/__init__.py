@@ -1,10 +1,13 @@
 """Guarantees: what is promised, and how votes are drawn under it."""
 
 from .guarantee import (
+    GAUSSIAN,
     GUARANTEES,
     OWNER_ONLY,
     PERSON,
     RECORD,
+    RENYI,
+    SAMPLED,
     SANITIZED,
     SIMULATED,
     UNCONDITIONAL,
@@ -22,10 +25,13 @@ from .guarantee import (
 )
 
 __all__ = [
+    "GAUSSIAN",
     "GUARANTEES",
     "OWNER_ONLY",
     "PERSON",
     "RECORD",
+    "RENYI",
+    "SAMPLED",
     "SANITIZED",
     "SIMULATED",
     "UNCONDITIONAL",

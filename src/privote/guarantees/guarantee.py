@@ -54,13 +54,16 @@ _MEANING = {
     "poll": "unconditional differential privacy: epsilon was fixed before any ballot was counted",
 }
 _LEARNT = "unconditional differential privacy: epsilon was fixed before any vote was seen"
-_BY_CURVE = (
+#: How an epsilon was worked out.
+RENYI = (
     "Rényi divergence of the exact outcome distribution (the larger of both directions), converted "
     "to epsilon by dp-accounting"
 )
+GAUSSIAN = "the exact (epsilon, delta) of Gaussian noise"
+SAMPLED = "privacy loss distributions of sampled Gaussian steps, rounded up, by dp-accounting"
 _BY_MU = (
-    "the exact (epsilon, delta) of Gaussian noise, for the worst possible private choice of the "
-    "allowance; it does not depend on the choice"
+    f"{GAUSSIAN}, for the worst possible private choice of the allowance; it does not depend on "
+    "the choice"
 )
 _NEIGHBOURS = (
     "Two sets of votes are neighbours if they differ in the ballots of one voter, on any or all "
@@ -253,6 +256,8 @@ class Guarantee:
         True if a seed was given: the draws are reproducible and protect nobody.
     standing
         What all releases of the data set cost by now; None without a ledger.
+    accountant
+        How epsilon was worked out, in words.
     notes
         Further sentences of the statement.
     drawn
@@ -271,6 +276,7 @@ class Guarantee:
     answered_total: int | None = None
     simulated: bool = False
     standing: Standing | None = None
+    accountant: str = RENYI
     notes: tuple[str, ...] = ()
     drawn: str = ""
     made_at: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
@@ -347,7 +353,7 @@ class Guarantee:
             ("for comparison only", "price_2018", self._compared(), False),
             ("what may depend on released labels", "adaptive", self._adaptive(), False),
             *(("note", f"note_{place}", note, False) for place, note in enumerate(self.notes)),
-            ("accountant", "accountant", _BY_MU if learnt else _BY_CURVE, False),
+            ("accountant", "accountant", _BY_MU if learnt else self.accountant, False),
             ("random source", "random", source, False),
             ("ledger", "ledger", self._place(), False),
             ("made", "made_at", self.made_at, False),
@@ -404,7 +410,7 @@ class Guarantee:
                 f"{self.protects}, because it reaches only one of {self.voters:,} voters. This is "
                 f"stated by whoever made the voters; the votes cannot show it. {_NEIGHBOURS}"
             )
-        return f"{self.protects}, replaced by any other; {self.voters:,} take part, which is public"
+        return f"{self.protects}, replaced by any other; their number, {self.voters:,}, is public"
 
     def _factor(self) -> str | None:
         """Say what epsilon bounds."""

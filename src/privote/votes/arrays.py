@@ -320,8 +320,8 @@ class ParquetCube(LazyCube):
         part = self._file.read_row_groups(range(low, high + 1))
         part = part.slice(first - (self._ends[low - 1] if low else 0), last - first)
         places = part["query"].to_numpy(), part["voter"].to_numpy()
-        due = np.divmod(np.arange(first, last), self.shape[1])
-        if not all(map(np.array_equal, places, due)):
+        order = np.divmod(np.arange(first, last), self.shape[1])
+        if not all(map(np.array_equal, places, order)):
             raise BallotError(self.name, _ORDER)
         values: list[Array] = [part[label].to_numpy().astype(np.float64) for label in self._labels]
         return np.stack(values, axis=1).reshape(-1, *self.shape[1:])
@@ -527,7 +527,5 @@ def reached(place: str, what: str) -> Iterator[None]:
     except ImportError as error:  # the library of a protocol is absent
         raise MissingExtraError(f"{what} {place!r:.200} needs a library: {why(error)}") from None
     except Exception as error:  # an OSError here, anything at all behind a URL
-        text = "access is denied" if isinstance(error, PermissionError) else why(error)
-        if isinstance(error, OSError) and error.strerror:
-            text = error.strerror
+        text = error.strerror if isinstance(error, OSError) and error.strerror else why(error)
         raise InputError(what, f"{place!r:.200} cannot be reached: {text}") from None

@@ -83,11 +83,11 @@ def bound_votes(
         return np.asarray(votes, np.bool_), spent, clipped
     counted = np.empty_like(votes, np.bool_)
     for group in groups:
-        own = size[:, group]
-        keep = np.cumsum(own, axis=0, dtype=np.int64) <= left[group]
+        contributions = size[:, group]
+        keep = np.cumsum(contributions, axis=0, dtype=np.int64) <= left[group]
         np.bitwise_and(departing(group), keep[:, :, None], out=counted[:, group])
-        spent[group] = (own * keep).sum(axis=0, dtype=np.int64)
-        clipped[group] = (~keep & (own > 0)).sum(axis=0)
+        spent[group] = (contributions * keep).sum(axis=0, dtype=np.int64)
+        clipped[group] = (~keep & (contributions > 0)).sum(axis=0)
     if guided:
         counted ^= guess
     return counted, spent, clipped

@@ -196,11 +196,11 @@ class Ballots(BallotSource):
         if is_frame(votes) or isinstance(votes, Mapping):
             return of_table(open_table(votes, "votes"), **how, **lists)
         refuse_lists(lists)
-        if isinstance(votes, BallotSource):
-            if threshold is not None:
-                raise InputError("threshold", "applies to probabilities, not to ballots")
-            return votes
-        return cls.from_array(votes, **how)
+        if not isinstance(votes, BallotSource):
+            return cls.from_array(votes, **how)
+        if threshold is not None:
+            raise InputError("threshold", "applies to probabilities, not to ballots")
+        return votes
 
     @classmethod
     def from_array(
@@ -272,10 +272,10 @@ class Ballots(BallotSource):
 
         def rows(start: int, stop: int) -> Votes:
             first, last = start * ballot, stop * ballot
-            held = bits[first // 8 : -(-last // 8)]
+            packed = bits[first // 8 : -(-last // 8)]
             if ballot % 8 == 0 and is_long(stop - start, voters, labels):
-                return unpacked(held.reshape(stop - start, -1), voters, labels)
-            flat, skip = np.unpackbits(held), first % 8
+                return unpacked(packed.reshape(stop - start, -1), voters, labels)
+            flat, skip = np.unpackbits(packed), first % 8
             return flat[skip : skip + last - first].view(np.bool_).reshape(-1, voters, labels)
 
         check = bits.check if isinstance(bits, StoredArray) else None
@@ -361,8 +361,8 @@ class SparseBallots(BallotSource):
         check_shape((queries, voters, ballots.shape[1]))
         check_votes(ballots[None], probable=False, or_missing=False)  # silent voters are left out
         places = []
-        for name, given, size in (("query", query, queries), ("voter", voter, voters)):
-            place = _array(name, given)
+        for name, values, size in (("query", query, queries), ("voter", voter, voters)):
+            place = _array(name, values)
             if place.shape != ballots.shape[:1] or place.dtype.kind not in "iu":
                 raise BallotError(name, f"must be integers, one per ballot, got {place.dtype}")
             outside = place[(place < 0) | (place >= size)]
@@ -624,8 +624,8 @@ class SparseBlock:
         """Add up what ballots say; few say yes, so only the yes-votes are visited."""
         row, label = np.nonzero(self.votes)
         cell = self.query[row] * self.labels + label
-        each = None if weights is None else weights[row]
-        tally = np.bincount(cell, weights=each, minlength=self.queries * self.labels)
+        worth = None if weights is None else weights[row]
+        tally = np.bincount(cell, weights=worth, minlength=self.queries * self.labels)
         return tally.reshape(self.queries, self.labels)
 
     def speakers(self) -> tuple[Counts, Counts, npt.NDArray[np.bool_]]:

@@ -122,27 +122,18 @@ def voter_names(names: Any, voters: int) -> list[str]:
     if isinstance(names, Set | Mapping) or not hasattr(names, "__len__"):
         sealed = f"they are {shown(names)}"
         raise InputError("voter_ids", "must be a sequence of names", sealed=sealed)
-    texts = [_voter_name(name, place) for place, name in enumerate(names)]
+    texts, places = list[str](), dict[str, int]()
+    for place, name in enumerate(names):
+        text = str(name) if isinstance(name, str | int | np.integer) else ""
+        if isinstance(name, bool) or not folded(text):
+            rule = f"must be non-empty texts or integers; the name of voter {place} is none"
+            raise InputError("voter_ids", rule)
+        first = places.setdefault(folded(text), place)
+        if first != place:
+            rule = f"must differ, and voters {first} and {place} have one name, but for case,"
+            rule += " spaces and invisible characters"
+            raise InputError("voter_ids", rule, sealed=f"it is {shown(text)}")
+        texts.append(text)
     if not texts or len(texts) != voters:
         raise InputError("voter_ids", f"must be {voters} different names, got {len(texts)}")
-    places: dict[str, int] = {}
-    for place, name in enumerate(texts):
-        first = places.setdefault(folded(name), place)
-        if first != place:
-            raise InputError(
-                "voter_ids",
-                f"must be {voters} different names, but voters {first} and {place} have the same "
-                "one (ignoring case, spaces and invisible characters)",
-                sealed=f"it is {shown(name)}",
-            )
     return texts
-
-
-def _voter_name(name: Any, place: int) -> str:
-    if isinstance(name, int | np.integer) and not isinstance(name, bool):
-        return str(int(name))
-    if not isinstance(name, str) or not folded(name):
-        kind = "an empty one" if isinstance(name, str) else type(name).__name__
-        rule = f"must be non-empty texts or integers; voter {place} has {kind}"
-        raise InputError("voter_ids", rule)
-    return str(name)

@@ -412,10 +412,10 @@ def write_header(stream: TextIO, names: Iterable[str]) -> None:
     cells = [cell_of(name) for name in names]
     # Else the writer leaves a carriage return bare, and readers end the line there.
     odd = any("\r" in cell or "\n" in cell for cell in cells)
-    made = csv.writer(
+    writer = csv.writer(
         stream, lineterminator="\n", quoting=csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL
     )
-    made.writerow(cells)
+    writer.writerow(cells)
 
 
 # -- votes -----------------------------------------------------------------------------------------
@@ -543,8 +543,8 @@ def _axis(
             raise InputError(argument, f"needs a column {axis!r} in {table.name}")
         return (), np.arange(len(table))
     names = [_name(cell) for cell in table.cells[column]]
-    known = {name: folded(name) for name in set(names)}
-    keys = [known[name] for name in names]
+    fold = {name: folded(name) for name in set(names)}
+    keys = [fold[name] for name in names]
     if public is None:
         order = tuple(in_order(dict(zip(reversed(keys), reversed(names), strict=True)).values()))
     else:

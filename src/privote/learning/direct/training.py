@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import positive
-from ...guarantees import PERSON, RECORD, Guarantee, worded
+from ...guarantees import GAUSSIAN, PERSON, RECORD, SAMPLED, Guarantee, worded
 from ...ledger import Budget, Ledger, Outcome, Request, Run, digest_of, digest_of_text
 from ..delivery import Delivery, Records, delivery_of
 from ..rows import (
@@ -208,6 +208,7 @@ def _commit(run: Run, request: Request, priced: Priced, drawn: Arrays) -> None:
             protects=request.protects,
             simulated=request.simulated,
             standing=run.standing,
+            accountant=GAUSSIAN if priced.plan.sample_rate == 1 else SAMPLED,
             notes=(*([_MEANS] if persons else []), _SETTINGS),
             drawn=digest_of(*drawn.values()),
         )
