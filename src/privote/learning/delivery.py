@@ -71,16 +71,8 @@ class Delivery:
     resume: bool = False
 
 
-def delivery_of(
-    records: Records, ledger: Any, dataset: str, budget: float | None, *, resume: bool
-) -> Delivery:
-    """Return who pays for a training on these records."""
-    account = Account(ledger=ledger, dataset=dataset, budget=budget)
-    return Delivery(account=account, about=about(records.public), resume=resume)
-
-
 def about(public: Any, **terms: Any) -> dict[str, Any]:
-    """Return further terms of a run: what was drawn about other public rows would not fit these."""
+    """Return further public terms of a run: what was drawn fits these public rows only."""
     if public is None:
         return {**terms, "public": None}
     if isinstance(public, Images):

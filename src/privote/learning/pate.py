@@ -30,7 +30,7 @@ from ..mechanisms import Mechanism
 from ..release import Release
 from ..votes.cube import Ballots, BallotSource, Block
 from ..votes.names import identities
-from .delivery import Delivery, Records, delivery_of
+from .delivery import Delivery, Records, about
 from .methods import VOTERS
 from .neighbours import NeighbourBallots
 from .networks.image import ImageNetwork, check_time
@@ -206,10 +206,11 @@ class PATEClassifier(Shown, LabelClassifier):
         if seed is None:  # a simulation protects nobody anyway
             check_apart(X, X_public, "X_public")
             warn_of_scikit_learn(ledger)
+        account = Account(ledger=ledger, dataset=dataset, budget=budget)
         records = Records(X=X, y=y, public=X_public, ids=ids, groups=groups, classes=classes)
         return self.learn(
             records,
-            delivery_of(records, ledger, dataset, budget, resume=resume),
+            Delivery(account=account, resume=resume),
             electorate=electorate,
             size_public=size_public,
             seed=seed,
@@ -247,7 +248,7 @@ class PATEClassifier(Shown, LabelClassifier):
         rows = order[:asked]
         ballots = self._ballots(X, Y, X_public, rows, who, start, say)
         labelling = self._labelling(ballots, who, count, seed, size_public)
-        about = {**delivery.about, "rows": digest_of(rows)}
+        terms = {**(delivery.about or about(X_public)), "rows": digest_of(rows)}
 
         def write(release: Release) -> Mapping[str, str]:
             self.release_, self.guarantee_ = release, release.guarantee
@@ -259,7 +260,7 @@ class PATEClassifier(Shown, LabelClassifier):
             say("training the student", 1, 1)
             return delivery.write(self)
 
-        replace(labelling, about=about).release(
+        replace(labelling, about=terms).release(
             output=delivery.output, write=write, resume=delivery.resume
         )
         return self

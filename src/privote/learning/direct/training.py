@@ -27,8 +27,8 @@ import numpy.typing as npt
 
 from ...errors import positive
 from ...guarantees import GAUSSIAN, PERSON, RECORD, SAMPLED, Guarantee, worded
-from ...ledger import Budget, Ledger, Outcome, Request, Run, digest_of, digest_of_text
-from ..delivery import Delivery, Records, delivery_of
+from ...ledger import Account, Budget, Ledger, Outcome, Request, Run, digest_of, digest_of_text
+from ..delivery import Delivery, Records, about
 from ..rows import (
     LabelClassifier,
     Labels,
@@ -109,8 +109,9 @@ class PrivateTraining(LabelClassifier):
         """
         if self.seed is None:
             warn_of_scikit_learn(ledger)
+        account = Account(ledger=ledger, dataset=dataset, budget=budget)
         records = Records(X=X, y=y, public=X_public, ids=ids, groups=groups)
-        return self.learn(records, delivery_of(records, ledger, dataset, budget, resume=resume))
+        return self.learn(records, Delivery(account=account, resume=resume))
 
     def learn(self, records: Records, delivery: Delivery) -> Self:
         """Train as :meth:`fit` does, and deliver the fitted model."""
@@ -129,7 +130,10 @@ class PrivateTraining(LabelClassifier):
             guarantee=self.kind,
             protects=RECORD if records.groups is None else PERSON,
             simulated=noise.simulated,
-            terms=self._terms(priced, Y.shape[1], delivery),
+            terms={
+                **self._terms(priced, Y.shape[1]),
+                **(delivery.about or about(records.public)),
+            },
             price=cache(priced.curve_at),
             layout=self._layout(prepared),
             output=delivery.output,
@@ -154,7 +158,7 @@ class PrivateTraining(LabelClassifier):
         noise = plan.noise_multiplier(self.epsilon, self.delta)
         return Priced(plan=plan, records=records, noise_multiplier=noise, delta=self.delta)
 
-    def _terms(self, priced: Priced, labels: int, delivery: Delivery) -> dict[str, Any]:
+    def _terms(self, priced: Priced, labels: int) -> dict[str, Any]:
         """Return what a resumed run repeats; all of it is public."""
         settings = {name: str(value) for name, value in self.get_params().items()}
         settings.pop("progress", None)
@@ -163,7 +167,6 @@ class PrivateTraining(LabelClassifier):
             "records": priced.records,
             "labels": labels,
             "settings": digest_of_text(json.dumps(settings, sort_keys=True)),
-            **delivery.about,
         }
 
     @abstractmethod
