@@ -49,7 +49,7 @@ from .mechanisms.base import check_electorate
 from .mechanisms.tally import PERCENT
 from .planning.budget import queries_for
 from .planning.forecast import forecast
-from .planning.outlook import Outlook, outlook
+from .planning.tallies import Outlook, outlook
 from .release import HELPS, Release, expected
 from .votes.cube import Ballots, BallotSource, Counts, Threshold
 from .votes.names import folded, voter_names

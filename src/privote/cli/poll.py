@@ -25,8 +25,8 @@ Names = Annotated[list[str] | None, typer.Option("--options")]
 def poll(
     file: Annotated[Path | None, typer.Argument()] = None,
     *,
-    epsilon: shared.Epsilon,
-    delta: shared.Delta,
+    epsilon: shared.Number,
+    delta: shared.Number,
     seats: int | None = None,
     quota: float | None = None,
     shares: bool = False,
@@ -44,18 +44,18 @@ def poll(
     encoding: str | None = None,
     plan: bool = False,
     voters: int | None = None,
-    ledger: shared.LedgerPlace = None,
-    beside: shared.Beside = None,
+    ledger: str | None = None,
+    beside: str | None = None,
     dataset: People = None,
-    budget: shared.Total = None,
+    budget: float | None = None,
     output: Path | None = None,
-    seed: shared.Seed = None,
-    dry_run: shared.DryRun = False,
-    force: shared.Force = False,
-    resume: shared.Resume = False,
-    show_sealed: shared.ShowSealed = False,
-    verbose: shared.Verbose = False,
-    json: shared.Json = False,
+    seed: int | None = None,
+    dry_run: bool = False,
+    force: bool = False,
+    resume: bool = False,
+    show_sealed: bool = False,
+    verbose: bool = False,
+    json: bool = False,
 ) -> None:
     """Publish who won a poll, not who voted for whom.
 
@@ -114,7 +114,7 @@ def poll(
         What to do with a ballot that breaks the rule: stop, or count it as empty.
     duplicates : first|last
         Which row counts where a voter is named twice; without it such a file is refused.
-    options : FILE|A,B,...
+    names : FILE|A,B,...
         Names of the options (of their columns), or a file with one per line. Required with
         --column; repeat it to give each --column its own. With --plan: the number of options.
     column : C
