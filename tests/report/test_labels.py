@@ -57,7 +57,7 @@ def test_by_label_how_many_ones_and_how_sure() -> None:
         missed, expected = map(int, row["ones missed"].split(" of "))
         assert expected == round(chances[:, place].sum())
         assert missed == round(chances[~ones[:, place], place].sum())
-    none = replace(release, chances=0 * chances, labels=0 * release.labels)
+    none = replace(release, _chances=0 * chances, labels=0 * release.labels)
     *_, table = labels_blocks(none)
     assert {row["ones missed"] for row in table.rows} == {None}  # not all of nothing
     (table,) = labels_blocks(released(12.0))  # bits have no probabilities

@@ -134,7 +134,8 @@ def label(
     report
         Also write an .html page with the expected quality, the bill and the statement.
     """
-    from privote.labelling import ballots_of, prepare, read_as, warn_of_quality
+    from privote.entropy import Entropy
+    from privote.labelling import Labelling, ballots_of, read_as, warn_of_quality
     from privote.ledger import Budget
 
     from .files import read_array, read_names, read_rows
@@ -152,10 +153,10 @@ def label(
         ballots: Any = ballots_of(votes, mech, bars, soft=soft_or_not, **lists)
         ballots = ballots.clip(max_positives) if clip else ballots
         names = ballots.query_names
-        labelling = prepare(
+        labelling = Labelling(
             ballots,
-            cost=Budget(epsilon=epsilon, delta=delta),
-            account=account,
+            Budget(epsilon=epsilon, delta=delta),
+            account,
             mechanism=mech,
             guarantee=guarantee,
             queries=queries,
@@ -164,7 +165,7 @@ def label(
             rows=None if rows is None else read_rows(rows, names),
             voter_ids=named,
             anyway=anyway or resume,
-            seed=seed,
+            entropy=Entropy(seed),
         )
     shape = read_as(ballots, named)
     if not resume or dry_run:
