@@ -172,6 +172,12 @@ class Posterior:
         return bar
 
 
+def check_rows(rows: Any, queries: int) -> Any:
+    """Return the queries' public rows (queries, features) if they are numbers, one row a query."""
+    Rows(rows, queries)
+    return rows
+
+
 def posterior(
     tallies: npt.NDArray[Any], *, sigma: float, voters: int, resolution: int = 1, rows: Any = None
 ) -> Posterior:
