@@ -239,6 +239,7 @@ class Ledger(Book):
         outbox: Outbox | None = None
         try:
             with self.transaction() as state:
+                self._sweep(state)
                 run = state.latest(key)
                 if run is None or (not resume and run.finished):
                     number = self._reserve(state, request, key, holder)
@@ -250,7 +251,6 @@ class Ledger(Book):
                         f"`resume=True`, or end it with `privote ledger abandon {run.number}`"
                     )
                 if self.location is not None and outcome is None:
-                    self._sweep(state)
                     outbox = Outbox.of(self.location.file, number, holder)
                     outbox.allocate(request.size)
         except BaseException as error:
@@ -307,8 +307,7 @@ class Ledger(Book):
 
     def _sweep(self, state: LedgerState) -> None:
         """Remove outboxes of runs that are finished, or were never reserved; under the lock."""
-        assert self.location is not None
-        for outbox in Outbox.beside(self.location.file):
+        for outbox in () if self.location is None else Outbox.beside(self.location.file):
             run = state.runs.get(outbox.run)
             if run is None or run.finished:
                 outbox.remove()
