@@ -33,7 +33,6 @@ from ..votes.names import identities
 from .delivery import Delivery, Records, about
 from .methods import VOTERS
 from .neighbours import NeighbourBallots
-from .networks.image import ImageNetwork, check_time
 from .rows import (
     Floats,
     LabelClassifier,
@@ -45,7 +44,6 @@ from .rows import (
     label_probabilities,
     matching,
     take_rows,
-    warn_of_scikit_learn,
 )
 from .students.classifiers import binarized, train_student
 from .teachers.training import part_names, partition, partition_key, train
@@ -205,7 +203,6 @@ class PATEClassifier(Shown, LabelClassifier):
         """
         if seed is None:  # a simulation protects nobody anyway
             check_apart(X, X_public, "X_public")
-            warn_of_scikit_learn(ledger)
         account = Account(ledger=ledger, dataset=dataset, budget=budget)
         records = Records(X=X, y=y, public=X_public, ids=ids, groups=groups, classes=classes)
         return self.learn(
@@ -294,10 +291,7 @@ class PATEClassifier(Shown, LabelClassifier):
             voter_ids=who.of(self.voters, ballots) if lasts else None,
             protects=who.protected(
                 known=known and self.voters == "teachers",
-                # How long networks take to train goes by the number of records.
-                size_public=size_public
-                or self.voters == "neighbours"
-                or isinstance(self.teacher, ImageNetwork),
+                size_public=size_public or self.voters == "neighbours",
             ),
             anyway=True,  # a student averages the noise out
             seed=seed,
@@ -373,8 +367,7 @@ class PATEClassifier(Shown, LabelClassifier):
                 groups=who.persons(X.shape[0]),
             )
             return every.take(rows)
-        many = (Y.shape[1], whole("n_teachers", self.n_teachers), self.n_jobs)
-        check_time(self.teacher, self.student, X, X_public, *many)
+        whole("n_teachers", self.n_teachers)
         part_names(X.shape[0], who.ids, who.groups)  # before a ledger is asked for the key
         part = partition(X.shape[0], self.n_teachers, ids=who.ids, groups=who.groups, key=who.key)
         most = self.mechanism.max_positives if isinstance(self.mechanism, Mechanism) else None

@@ -47,7 +47,6 @@ from .rows import (
     count_rows,
     label_probabilities,
     matching,
-    warn_of_scikit_learn,
 )
 from .students.mixmatch import MixMatchClassifier
 from .students.saving import save_student
@@ -171,8 +170,6 @@ class PrivateClassifier(Shown, LabelClassifier):
             Finish a call with the same arguments that did not return, at no further charge.
         """
         given = Records(X=records, y=labels, public=public, ids=ids, groups=groups)
-        if seed is None:  # a simulation protects nobody anyway
-            warn_of_scikit_learn(ledger)
         account = Account(ledger=ledger, dataset=dataset, budget=budget)
         delivery = Delivery(account=account, resume=resume)
         return self.learn(given, delivery, electorate=electorate, seed=seed, progress=progress)
@@ -430,7 +427,7 @@ class Student(LabelClassifier):
 
 def _name_network(asked: dict[str, Any]) -> None:
     """Make a teacher of the network that settings name, and a student like it if none is named."""
-    names = ("weights", "frozen", "device", "hours")
+    names = ("weights", "frozen", "device")
     how: dict[str, Any] = {name: asked.pop(name) for name in names if name in asked}
     if "epochs" in asked:
         how["n_epochs"] = round(asked.pop("epochs"))

@@ -36,7 +36,6 @@ from ..rows import (
     check_labels,
     count_rows,
     fraction,
-    warn_of_scikit_learn,
 )
 from .noise import Noise, Priced, TrainingPlan
 
@@ -107,8 +106,6 @@ class PrivateTraining(LabelClassifier):
         resume
             Finish a call with the same arguments that did not return, at no further charge.
         """
-        if self.seed is None:
-            warn_of_scikit_learn(ledger)
         account = Account(ledger=ledger, dataset=dataset, budget=budget)
         records = Records(X=X, y=y, public=X_public, ids=ids, groups=groups)
         return self.learn(records, Delivery(account=account, resume=resume))
