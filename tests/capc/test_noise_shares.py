@@ -15,10 +15,9 @@ from tests.capc.coalitions import altered, identity, simulation, terms_of
 import privote as pv
 from privote.accounting.gaussian import GaussianLink
 from privote.accounting.renyi import divergence
-from privote.accounting.worst_case import line_supremum
 from privote.capc.charges import Charges, Prices
 from privote.capc.messages import ANSWERING, Decide, Masks, Willing, decode, encode
-from privote.capc.noise import SharedNoise, skellam, skellam_table
+from privote.capc.noise import SharedNoise, line_supremum, skellam, skellam_table
 from privote.capc.statements import facts_of, statement
 from privote.capc.terms import Terms
 from privote.votes.cube import Ballots

@@ -138,45 +138,6 @@ def supremum(
     return np.asarray(best * (1 + _SLACK))
 
 
-def line_supremum(table: Floats, shift: int, spread: float, orders: Floats) -> Floats:
-    """Return the largest two-sided cost of a shift anywhere on a line of integers.
-
-    For noise that is symmetric and never ends: wherever a bar stands, and whatever known number is
-    added, the two outcomes are one place of the table and another ``shift`` further on.
-
-    Parameters
-    ----------
-    table
-        (2 truncation + 1, 2) log-probabilities of both outcomes at -truncation..truncation.
-    spread
-        The noise's standard deviation. The costliest place for an order lies within about
-        order x shift of the middle; an order for which it lies beyond the table costs infinity.
-
-    Returns
-    -------
-    (orders,)
-    """
-    middle, stride = len(table) // 2 - shift // 2 - 1, max(1, int(spread / 8))
-    worst = np.empty(len(orders))
-    for column, order in enumerate(orders):
-        end = min(middle + int(order * shift + 50 * spread) + 50, len(table) - shift)
-
-        def cost(first: int, last: int, step: int, order: float = order) -> Floats:
-            here, there = table[first:last:step], table[first + shift : last + shift : step]
-            single = np.array([order])
-            return np.maximum(divergence(here, there, single), divergence(there, here, single))[
-                :, 0
-            ]
-
-        # One hump on either side of the middle, and both are the same: far from it by strides.
-        top = middle + stride * int(cost(middle, end, stride).argmax())
-        first, last = max(middle, top - stride), min(end, top + stride + 1)
-        around = cost(first, last, 1)
-        at_the_end = first + int(around.argmax()) == end - 1
-        worst[column] = np.inf if at_the_end else around.max() * (1 + _SLACK)
-    return worst
-
-
 def heaviest_change(
     weights: Floats,
     labels: int,

@@ -120,12 +120,7 @@ class Findings:
     violations: list[Violation] = field(default_factory=list)
 
     def compare(
-        self,
-        quantity: str,
-        direction: str,
-        enumerated: Floats,
-        stated: Floats,
-        show: Show,
+        self, quantity: str, direction: str, enumerated: Floats, stated: Floats, show: Show
     ) -> None:
         """Compare (cases, ..., orders) with what was stated; ``show`` names a case's election."""
         stated = np.broadcast_to(stated, enumerated.shape)
@@ -142,12 +137,22 @@ class Findings:
         for case in cases[: max(0, _KEPT - len(self.violations))].tolist():
             excess = np.where(bad[case], ratio[case], -1.0)
             index = (case, *np.unravel_index(np.argmax(excess), excess.shape))
-            order, costs = (
-                float(self.orders[index[-1]]),
-                (float(stated[index]), float(enumerated[index])),
+            order, claim, truth = map(
+                float, (self.orders[index[-1]], stated[index], enumerated[index])
             )
-            seen = quantity, direction, order, *costs, self.mechanism
-            self.violations.append(Violation(*seen, *show(case)))
+            self.violations.append(
+                Violation(quantity, direction, order, claim, truth, self.mechanism, *show(case))
+            )
+
+    def report(self, **facts: Any) -> AuditReport:
+        """Return the report: what was compared, and facts of the audit."""
+        return AuditReport(
+            mechanism=self.mechanism,
+            ratios=self.ratios,
+            exceeded=self.exceeded,
+            violations=tuple(self.violations),
+            **facts,
+        )
 
 
 def exact(
@@ -192,15 +197,12 @@ def exact(
         A claim to audit instead of ``worst_case_rdp``: orders -> cost of any one query.
     """
     check_electorate(voters, labels)
-    whole("elections", elections)
-    whole("seed", seed, 0)
+    elections, seed = whole("elections", elections), whole("seed", seed, 0)
     curve = check_orders(AUDIT_ORDERS if orders is None else orders)
     book = book_of(mechanism, voters, labels, missing=missing)
     cast = random_elections(book, elections, np.random.default_rng(seed))
     pairs = enumerate_neighbours(book, cast, curve)
-    votes: npt.NDArray[Any] = book.ballots[cast]
-    if not missing:
-        votes = votes.astype(np.bool_)
+    votes = book.ballots[cast].astype(np.int8 if missing else np.bool_)
     findings = Findings(str(mechanism), curve)
 
     def show(case: int) -> tuple[list[Any], None]:
@@ -216,32 +218,30 @@ def exact(
     claim = mechanism.worst_case_rdp(voters, labels, curve)
     if stated is not None:
         worst_case, claim = "stated", stated(curve)
-    contribution = mechanism.contribution_rdp(voters, labels, curve)
-    small = np.ones(len(pairs.own), np.bool_)
+    unit = mechanism.contribution_rdp(voters, labels, curve)
+    small = np.ones((len(pairs.own), 1), np.bool_)
     if mechanism.contribution_unit == "vote":
-        small = (book.ballots[pairs.own] != book.ballots[pairs.other]).sum(axis=1) == 1
+        small = (book.ballots[pairs.own] != book.ballots[pairs.other]).sum(
+            axis=1, keepdims=True
+        ) == 1
     for way, direction in enumerate((FORWARD, BACKWARD)):
         costs = pairs.costs[:, way]
-        single = np.where(small[:, None], costs, 0.0)
         findings.compare(rdp, direction, costs, priced, show_pair)
         findings.compare(worst_case, direction, costs, claim, show_pair)
-        findings.compare("contribution_rdp", direction, single, contribution, show_pair)
-    by_voter = pairs.by_voter(cast, len(book.ballots))
-    tightness = _audit_bills(mechanism, votes, by_voter, findings, show)
+        costs = np.where(small, costs, 0.0)
+        findings.compare("contribution_rdp", direction, costs, unit, show_pair)
+    true = pairs.by_voter(cast, len(book.ballots))
+    tightness = _audit_bills(mechanism, votes, true, findings, show)
     if book.independent:
         apart = _differences(book, cast, votes)[:, None]
-        name, limit = f"outcome_probabilities (difference / {_APART:g})", np.full((1, 1), _APART)
-        findings.compare(name, "either", apart, limit, show)
-    return AuditReport(
-        mechanism=str(mechanism),
+        name = f"outcome_probabilities (difference / {_APART:g})"
+        findings.compare(name, "either", apart, np.full((1, 1), _APART), show)
+    return findings.report(
         voters=voters,
         labels=labels,
         elections=elections,
         neighbours=len(pairs.own),
-        ratios=findings.ratios,
         tightness=tightness,
-        exceeded=findings.exceeded,
-        violations=tuple(findings.violations),
         independent=book.independent,
     )
 

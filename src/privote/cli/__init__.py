@@ -3,7 +3,8 @@
 Verbs that are read together share a file, and the demo is here.
 
 Exit codes: 0 done, 1 a violation was found (audit) or something unforeseen, 2 usage, 3 budget
-refused, 4 ledger broken, 5 peer failed, 6 charged and released, but not finished: --resume.
+refused, 4 ledger broken, 5 peer failed, 6 charged but not finished: --resume, 7 unavailable: a full
+disk, or a database that does not answer; nothing was charged.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback(
     epilog="Exit codes: 0 done, 1 violation found, 2 usage, 3 budget refused, 4 ledger broken, 5 "
-    "peer failed, 6 charged but not finished (repeat with --resume). Start with: privote demo"
+    "peer failed, 6 charged but not finished (repeat with --resume), 7 disk full or database down. "
+    "Start with: privote demo"
 )
 def privote(
     version: Annotated[

@@ -8,16 +8,24 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from . import options
-from .options import Group, MechanismFlags, derived, kind_of
 
 if TYPE_CHECKING:
     from privote.mechanisms import Mechanism
 
 
-@derived(mechanism=Group(of=MechanismFlags, instead={"name": (options.Name, "")}))
 def audit(
+    ctx: typer.Context,
     *,
-    mechanism: MechanismFlags,
+    mechanism: str = "",
+    sigma: float | None = None,
+    tau: float | None = None,
+    norm: int | None = None,
+    max_positives: int | None = None,
+    quota: float | None = None,
+    false_alarm: float | None = None,
+    gate_threshold: float | None = None,
+    gate_sigma: float | None = None,
+    settings: options.Settings = None,
     elections: int = 100,
     voters: int = 5,
     labels: int = 3,
@@ -37,11 +45,16 @@ def audit(
 
     Parameters
     ----------
-    name : NAME
-        Audit only this mechanism: ``MECHANISMS``; or package.module:Class, which runs when it is
-        imported. Without settings, each of its features is audited.
+    mechanism : NAME
+        Audit only this mechanism: tally, binary, tau, powerset or plurality; or
+        package.module:Class, which runs when it is imported. Without settings, each of its features
+        is audited.
     elections
         Number of random elections per mechanism.
+    voters
+        Number of voters.
+    labels
+        Number of labels per ballot.
     seed
         Seed of the random elections.
     """
@@ -50,11 +63,10 @@ def audit(
 
     from .output import print_json, working
 
-    kinds = [kind_of(mechanism.name)] if mechanism.named else [*MECHANISMS.values()]
-    if mechanism.chosen:
-        subjects = [mechanism.build()]
-    else:
-        subjects = [subject for kind in kinds for subject in _subjects(kind, voters)]
+    kinds = [options.kind_of(mechanism)] if mechanism else [*MECHANISMS.values()]
+    subjects = [each for kind in kinds for each in _subjects(kind, voters)]
+    if options.settings_of(ctx.params):
+        subjects = [each for each in [options.mechanism_of(ctx.params)] if each]
     findings: list[dict[str, Any]] = []
     with working("auditing", len(subjects)) as tick:
         for done, subject in enumerate(subjects):

@@ -14,20 +14,32 @@ from __future__ import annotations
 import errno
 import json as jsonlib
 import os
+import re
+import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from privote.errors import InputError, PrivoteError, PrivoteWarning, printable
+from privote.errors import (
+    CompleteError,
+    InputError,
+    PrivoteError,
+    PrivoteWarning,
+    masked,
+    printable,
+)
 
-from .options import derived
+from . import options
+
+if TYPE_CHECKING:
+    from privote.guarantees import Fact, Guarantee
 
 _PIPED_WIDTH = 100  # nobody resizes a pipe: wide enough for every table here
 Tick = Callable[[int], None]
@@ -35,6 +47,7 @@ Tick = Callable[[int], None]
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "votes": ("--votes", "VOTES"),
     "ledger": ("--ledger", "LEDGER"),
+    "settings": ("--set",),
     "X": ("DATA", "ROWS"),
     "n_teachers": ("--teachers",),
     "n_jobs": ("--jobs", "--workers"),
@@ -49,6 +62,9 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("y", "Y", "Y_private"), ("--labels",)),
     "sigmas": ("--values",),
 }
+# Of a run that is repeated: what does not change it, and where its files lie.
+_APART = ("output", "force", "resume", "show_sealed", "verbose", "json")
+_FOLDERS = re.compile(r"^(\w+:)?.*/(?=.)")
 # Typer's own usage error, or click's in older versions of it.
 _UsageError: Any = typer.BadParameter.__mro__[1]
 _KINDS: dict[Any, str] = {float: "must be a number", int: "must be an integer"}
@@ -119,18 +135,6 @@ def say(text: str, *, err: bool = False) -> None:
     typer.echo(printable(text, lines=True), err=err)
 
 
-def on_one_screen() -> bool:
-    """Return whether somebody sees stdout and stderr together."""
-    return sys.stdout.isatty() and sys.stderr.isatty()
-
-
-def once(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts without their warnings, where those were just said on the same screen."""
-    if not on_one_screen():
-        return dict(facts)
-    return {name: value for name, value in facts.items() if name != "WARNING"}
-
-
 def print_json(payload: Mapping[str, Any]) -> None:
     """Write one JSON object to stdout; numbers that are none become null."""
     from privote.report.tables import plain
@@ -146,6 +150,16 @@ def print_result(
         print_json(facts)
     else:
         print_facts(facts, title=title, caption=caption)
+
+
+def print_bill(
+    facts: Mapping[str, str], rows: Iterable[Fact], guarantee: Guarantee, title: str
+) -> None:
+    """Print a bill, and all else that is said about a result."""
+    print_facts(facts, title=f"{title} (SIMULATED)" if guarantee.simulated else title)
+    full = {row.name: row.text for row in rows}
+    if full:
+        print_facts(full, title="In full")
 
 
 def print_table(
@@ -176,6 +190,8 @@ def print_facts(facts: Mapping[str, Any], *, title: str, caption: str | None = N
         title_justify="left",
         padding=(0, 2, 0, 0),
     )
+    made.add_column()
+    made.add_column(overflow="fold")
     for name, value in facts.items():
         if value is None:  # nothing to say
             continue
@@ -196,6 +212,20 @@ def _print(*renderables: Any) -> None:
     for renderable in renderables:
         console.print(renderable)
     console.print()
+
+
+def command_of(ctx: Any) -> str:
+    """Return the command that repeats this run: all that was given, but no folder or password."""
+    words = ["privote", ctx.info_name]
+    for param in ctx.command.params:
+        source, value = ctx.get_parameter_source(param.name), ctx.params.get(param.name)
+        if source is None or source.name != "COMMANDLINE" or param.name in _APART:
+            continue
+        option = [] if param.param_type_name == "argument" else [param.opts[0]]
+        for each in value if isinstance(value, list | tuple) else [value]:
+            text = masked(str(each)) if "://" in str(each) else _FOLDERS.sub(r"\1", str(each))
+            words += option if value is True else [*option, shlex.quote(text)]
+    return " ".join([*words, "--output", "NEW_FOLDER"])
 
 
 # -- progress --------------------------------------------------------------------------------------
@@ -255,7 +285,21 @@ class _Command:
 
 
 class Verb(_Command, TyperCommand):
-    """A verb whose errors name its options."""
+    """A verb whose docstring says what its options mean, and whose errors name them."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.help, words = options.words_of(self.help or "")
+        words = {**options.words_of(options.__doc__ or "")[1], **words}
+        for each in self.params:
+            param: Any = each
+            text, metavar = words.get(param.name, (param.help, None))
+            param.help, param.secondary_opts = text, []  # no --no-json
+            if param.param_type_name == "argument":
+                param.metavar = metavar or param.name.upper()
+            else:
+                param.metavar = "" if param.is_flag else metavar
+                param.rich_help_panel = options.PANELS.get(param.name)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb; what privote refuses is one line of stderr and an exit code."""
@@ -271,6 +315,10 @@ class Verb(_Command, TyperCommand):
             if failed.errno != errno.ENAMETOOLONG:
                 raise
             error = InputError(f"the name {str(failed.filename)[:40]!r}... is too long for a file")
+        except CompleteError as complete:
+            status = {"status": complete.code, "message": str(complete)}
+            print_json(status) if ctx.params.get("json") else say(str(complete))
+            return None
         except PrivoteError as refused:
             error = refused
         more, sealed = "", error.sealed if isinstance(error, InputError) else None
@@ -284,8 +332,8 @@ class Verb(_Command, TyperCommand):
     def _spelling(self) -> Spelling:
         own = [_shown(each) for each in self.params]
         spelling = Spelling((each.lstrip("-").replace("-", "_").lower(), each) for each in own)
-        for argument, options in ARGUMENTS.items():
-            known = [option for option in options if option in spelling.values()]
+        for argument, spellings in ARGUMENTS.items():
+            known = [option for option in spellings if option in spelling.values()]
             if known:
                 spelling[argument] = known[0]
         return spelling
@@ -406,8 +454,6 @@ def speak(app: typer.Typer) -> None:
     app.info.cls = Verbs
     for command in app.registered_commands:
         command.cls = Verb
-        if command.callback is not None and not hasattr(command.callback, "__signature__"):
-            command.callback = derived()(command.callback)
     for group in app.registered_groups:
         if group.typer_instance is not None:
             speak(group.typer_instance)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from privote.errors import InputError
 
 from . import options
-from .options import Group, MechanismFlags, derived
 
 if TYPE_CHECKING:
     from privote.mechanisms import Mechanism
@@ -16,15 +17,25 @@ if TYPE_CHECKING:
 _PUBLIC = "No votes were read: these numbers may be published."
 
 
-@derived(
-    size=Group(of="plan", without=("queries",), panel="What to expect"),
-    mechanism=Group(of=MechanismFlags, instead={"name": (options.Name, "")}),
-)
 def plan(
+    ctx: typer.Context,
     *,
-    size: dict[str, Any],
-    mechanism: MechanismFlags,
+    voters: options.Count,
+    labels: options.Count,
     queries: int | None = None,
+    epsilon: options.Number,
+    delta: options.Number,
+    yes: float | None = None,
+    mechanism: str = "",
+    sigma: float | None = None,
+    tau: float | None = None,
+    norm: int | None = None,
+    max_positives: int | None = None,
+    quota: float | None = None,
+    false_alarm: float | None = None,
+    gate_threshold: float | None = None,
+    gate_sigma: float | None = None,
+    settings: options.Settings = None,
     json: bool = False,
 ) -> None:
     r"""Forecast the quality of labels, or how many queries a mechanism can answer.
@@ -49,6 +60,10 @@ def plan(
 
     Parameters
     ----------
+    voters
+        Number of voters.
+    labels
+        Number of labels per ballot.
     queries
         Number of queries to answer.
     yes : SHARE
@@ -60,29 +75,28 @@ def plan(
 
     from .output import print_json, working
 
-    if mechanism.name and (queries is not None or "yes" in size):
+    mech = options.mechanism_of(ctx.params)
+    if mech is not None and (queries is not None or yes is not None):
         raise InputError("--queries and --yes cannot be combined with --mechanism")
-    if not mechanism.name and queries is None:
+    size: dict[str, Any] = {"voters": voters, "labels": labels, "epsilon": epsilon, "delta": delta}
+    if mech is not None:
+        with working("planning"):
+            numbers = _numbers(mech, **size)
+        Budget(epsilon=epsilon, delta=delta).warn(voters)
+        print_json(numbers) if json else _show_bought(mech, numbers)
+        return
+    if queries is None:
         raise InputError("give --queries, or --mechanism to see what a mechanism can do")
-    chosen = mechanism.build() if mechanism.name else None
     with working("planning"):
-        if chosen is None:
-            found = planning.plan(queries=queries or 0, **size)
-        else:
-            numbers = _numbers(chosen, **size)
-    Budget(epsilon=size["epsilon"], delta=size["delta"]).warn(size["voters"])
-    if json:
-        print_json(found.facts() if chosen is None else numbers)
-    elif chosen is None:
-        _show_plan(found)
-    else:
-        _show_bought(chosen, numbers)
+        result = planning.plan(queries=queries, yes=planning.YES if yes is None else yes, **size)
+    Budget(epsilon=epsilon, delta=delta).warn(voters)
+    print_json(result.facts()) if json else _show_plan(result)
 
 
-def _show_plan(found: Plan) -> None:
+def _show_plan(result: Plan) -> None:
     from .output import print_facts, say
 
-    print_facts(found.brief(), title="Plan")
+    print_facts(result.brief(), title="Plan")
     say(_PUBLIC)
 
 

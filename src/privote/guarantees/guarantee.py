@@ -350,6 +350,7 @@ class Guarantee:
             ("noise", "sigma", self._noise(), True),
             ("terms", "terms", None if self.terms is None else str(self.terms), True),
             ("allowance", "allowance", self._allowance(), True),
+            ("later queries", "remaining", self._remaining(), True),
             ("for comparison only", "price_2018", self._compared(), False),
             ("what may depend on released labels", "adaptive", self._adaptive(), False),
             *(("note", f"note_{place}", note, False) for place, note in enumerate(self.notes)),
@@ -467,6 +468,15 @@ class Guarantee:
             f"{span} contributions per voter in total{share}. A voter who casts more counts as the "
             "baseline from then on; which voters did is sealed"
         )
+
+    def _remaining(self) -> str | None:
+        """Say for how many more queries the allowance is."""
+        if self.standing is None or not isinstance(self.terms, Learnt):
+            return None
+        more = self.terms.planned - (self.answered_total or 0)
+        if not more:
+            return "none: name the queries of all runs in the first one (plan_for) to pay once"
+        return f"{more:,} more are paid for: they are answered at no further charge (plan_for)"
 
     def _compared(self) -> str | None:
         return self.terms.compared if isinstance(self.terms, Sanitized) else None

@@ -226,7 +226,10 @@ def refusal(scope: BudgetScope, request: Request) -> BudgetError:
         f"{100 * (scope.share or 0.0):.0f} % used)"
     )
     if scope.whole:
-        return BudgetError(f"{text}: one run took all of it")
+        return BudgetError(
+            f"{text}: one run took all of it. A run that is planned for more queries than it asks "
+            "(`plan_for`) pays for later ones, too"
+        )
     order = scope.budget.filter.order
     largest = largest_part(
         lambda epsilon: request.cost_at(order, epsilon), scope.room, request.cost.epsilon

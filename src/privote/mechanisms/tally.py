@@ -134,11 +134,9 @@ class TallyVoting(Mechanism):
 
     def check(self, ballots: BallotSource) -> None:
         """Refuse ballots in other steps than these: :meth:`ballots` makes them of probabilities."""
-        resolution, steps = self.resolution, ballots.resolution
-        if steps != resolution:
-            raise InputError(
-                "votes", f"must have {resolution} steps per vote (`grid`), got {steps}"
-            )
+        due, given = self.resolution, ballots.resolution
+        if given != due:
+            raise InputError("votes", f"must have {due} steps per vote (`grid`), got {given}")
 
     def tally(self, block: Block) -> Tally:
         """Return the tallies (queries, labels) in steps."""
