@@ -247,8 +247,18 @@ def trained(
         ids=private.ids,
         groups=private.groups,
     )
-    delivery = Delivery(account=job.account, output=output, write=deliver, resume=resume)
-    model.learn(records, delivery, electorate=job.electorate, seed=job.seed, progress=progress)
+    model.learn(
+        records,
+        Delivery(
+            account=job.account,
+            output=output,
+            write=deliver,
+            resume=resume,
+            electorate=job.electorate,
+            seed=job.seed,
+            progress=progress,
+        ),
+    )
     return outcome
 
 

@@ -20,6 +20,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cache
+from types import FunctionType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -157,7 +158,10 @@ class PrivateTraining(LabelClassifier):
 
     def _terms(self, priced: Priced, labels: int) -> dict[str, Any]:
         """Return what a resumed run repeats; all of it is public."""
-        settings = {name: str(value) for name, value in self.get_params().items()}
+        settings = {
+            name: value.__qualname__ if isinstance(value, FunctionType) else str(value)
+            for name, value in self.get_params().items()
+        }
         settings.pop("progress", None)
         return {
             "mechanism": priced.parameters(self.kind),
