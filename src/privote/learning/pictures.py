@@ -159,12 +159,10 @@ class PictureEncoder:
         if not isinstance(X, Images):
             X = _checked(X)
         content = self._content()
-        how = (self.network, sha256(content).hexdigest(), self.size, self.fit, self.device)
-        how += (torch.__version__, _BATCH)
+        parts = (self.network, sha256(content).hexdigest(), self.size, self.fit, self.device)
+        how = " ".join(map(str, (*parts, torch.__version__, _BATCH)))
         with _opened(self.cache) as kept:
-            names = (
-                [_name(" ".join(map(str, how)), X, row) for row in range(len(X))] if kept else []
-            )
+            names = [_name(how, X, row) for row in range(len(X))] if kept else []
             rows: list[Any] = [_read(kept, name) for name in names] if kept else [None] * len(X)
             absent = [place for place, row in enumerate(rows) if row is None]
             done = len(X) - len(absent)
