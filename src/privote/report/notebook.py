@@ -13,7 +13,7 @@ from privote.polls import PollResult
 from privote.release import Release, headline
 
 from .labels import certainty, named
-from .page import escape
+from markupsafe import escape
 from .plots import bars
 
 _MOST = 40  # bars that can be told apart
