@@ -18,8 +18,8 @@ from tests.cli.conftest import invoke
 from tests.refusals import refused
 
 import privote as pv
+from privote.cli.files import write_csv
 from privote.cli.output import print_facts, print_table, say
-from privote.cli.train import _write_csv
 from privote.datasets.tables import table
 from privote.errors import printable
 from privote.learning.direct.linear import DPLinear, DPMoments
@@ -42,8 +42,7 @@ WORDS = (
 
 
 def test_no_name_becomes_a_formula(tmp_path: Path, outcome: Outcome) -> None:
-    chance, said = np.zeros((1, len(FORMULAS))), -np.ones((1, 11), int)
-    _write_csv(tmp_path / "p.csv", FORMULAS, chance, said, {})
+    write_csv(tmp_path / "p.csv", ["row", *FORMULAS], [[0, *[-1] * 11]])
     with (tmp_path / "p.csv").open(newline="", encoding="utf-8") as stream:
         header, row = list(csv.reader(stream))
     assert row[1:12] == ["-1"] * 11  # a number stays a number

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from tests.refusals import refused
 
-from privote.cli.files import claimed, read_array
-from privote.report.tables import write_label_csv
+from privote.cli.files import claimed, read_array, write_labels
 
 
 @pytest.mark.parametrize("links", [True, False])
@@ -39,11 +39,12 @@ def test_a_file_is_whole_or_absent(
 
 def test_labels_read_back_as_a_baseline(tmp_path: Path) -> None:
     labels = np.array([[1, 0, 1], [0, 0, -1]], np.int8)  # the last was abstained from
-    write_label_csv(labels, tmp_path / "labels.csv")
+    release = SimpleNamespace(labels=labels, label_names=None, query_names=None)
+    write_labels(tmp_path / "labels.csv", release)
     assert (read_array(tmp_path / "labels.csv", "baseline") == labels).all()
-    one = np.array([[1], [0]], np.int8)
-    write_label_csv(one, tmp_path / "one.csv")
-    assert (read_array(tmp_path / "one.csv", "baseline") == one).all()
+    release.labels = labels[:, :1]
+    write_labels(tmp_path / "one.csv", release)
+    assert (read_array(tmp_path / "one.csv", "baseline") == labels[:, :1]).all()
 
 
 @pytest.mark.parametrize("text", ["", "query,label_0\n0,yes\n", "1,0\n1\n"])

@@ -31,7 +31,7 @@ def test_every_rendering_has_the_same_rows(release: pv.Release, tmp_path: Path) 
     assert len({row.name for row in rows}) == len(rows)
     for row in rows:
         if row.key not in ("simulated", "warnings"):  # which stand on top
-            assert f">{row.name.replace(chr(39), '&#x27;')}</th>" in page
+            assert f">{row.name.replace(chr(39), '&#39;')}</th>" in page
         assert (f"\n{row.name:<20}{row.text}" in summary) is row.brief
     assert summary.startswith(headline(release))
     assert page.count("Simulated: ") == 1

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from html import escape
 from typing import Any
 
 import numpy as np
 import pytest
+from markupsafe import escape
 
 import privote as pv
 

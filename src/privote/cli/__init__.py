@@ -96,7 +96,6 @@ def demo(
     from .files import claimed_folder
     from .output import print_json, print_table, say, telling
 
-    work.check_sizes(records, queries)
     with claimed_folder(output, force=force):
         summary = work.run_demo(
             output, records=records, queries=queries, seed=seed, telling=telling

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,12 +16,13 @@ from privote.errors import InputError
 from privote.files import check_file, check_new, complete, digests_of
 from privote.release import Release
 from privote.votes.arrays import ArrayFile, read_npy
-from privote.votes.cells import name_of
-from privote.votes.tables import open_table
+from privote.votes.cells import cell_of, name_of
+from privote.votes.tables import open_table, write_header
 
 Array = npt.NDArray[Any]
 Write = Callable[[Path, Any], object]
 
+_ROWS = 1 << 12  # of labels that are written at a time
 LABEL_FILES = (".csv", ".npz")
 CHANCES = (".csv", ".npy")
 _ARRAY_FILES = (".npy", ".npz", ".csv")
@@ -107,33 +109,42 @@ def text_of(render: Callable[[Any], str]) -> Write:
 
 def write_labels(path: Path, release: Release) -> None:
     """Write a release: ``.npz`` with its facts, ``.csv`` with the labels alone."""
-    from privote.report.tables import write_label_csv
-
     if path.suffix == ".npz":
         release.save(path)
     else:
-        write_label_csv(
-            release.labels,
-            path,
-            queries=release.query_names,
-            names=release.label_names,
-        )
+        _write_cells(path, release, release.labels)
 
 
 def write_probabilities(path: Path, release: Release) -> None:
     """Write how likely most voters want each label: (queries, labels); a ``.csv`` has names."""
-    from privote.report.tables import write_label_csv
-
     chances = release.probabilities
     if chances is None:  # a test that failed has none either
         chances = np.zeros(release.labels.shape)
     if path.suffix == ".csv":
-        queries, names = release.query_names, release.label_names
         # A label is 1 exactly where its printed probability is above one half.
         printed = np.where(chances > 0.5, np.ceil(chances * 1e6), np.floor(chances * 1e6)) / 1e6
-        write_label_csv(printed, path, queries=queries, names=names)
+        _write_cells(path, release, printed)
     else:
         np.save(path, chances)
+
+
+def _write_cells(path: Path, release: Release, cells: Array) -> None:
+    """Write (queries, labels) under the header query,label_0,..., or their names; -1 is ABSTAIN."""
+    heads = release.label_names or [f"label_{place}" for place in range(cells.shape[1])]
+    queries = (
+        range(len(cells)) if release.query_names is None else map(cell_of, release.query_names)
+    )
+    starts = range(0, len(cells), _ROWS)  # as lists, all cells would take 20 times as much memory
+    rows = (row for start in starts for row in cells[start : start + _ROWS].tolist())
+    pairs = zip(queries, rows, strict=True)
+    write_csv(path, ["query", *heads], ([query, *row] for query, row in pairs))
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a table."""
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        write_header(stream, header)
+        csv.writer(stream, lineterminator="\n").writerows(rows)
 
 
 def read_rows(path: Path, queries: Sequence[str] | None) -> Any:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
-from privote.accounting.renyi import rounded_up
-from privote.ledger import Account, Ledger, Request
+from privote.accounting.allowance import line, mu_of_budget
+from privote.accounting.renyi import DEFAULT_ORDERS, Floats, rounded_up
+from privote.guarantees import PERSON, RECORD
+from privote.ledger import Account, Budget, Ledger, Request
 from privote.ledger.admission import still
 
 from .output import print_json, say
@@ -58,6 +61,18 @@ def _quoted(ledger: Ledger, request: Request, asked: str) -> dict[str, Any]:
         "left": left,
         "still": f"{still(scope, left)}." if left else "No other run fits after it.",
     }
+
+
+def gaussian(account: Account, cost: Budget, persons: bool) -> Request:
+    """Return what a training asks of a ledger, about: as if all its noise were Gaussian."""
+
+    def price(epsilon: float) -> Floats:
+        return line(0.0, mu_of_budget(epsilon, cost.delta, 0.0)) * DEFAULT_ORDERS
+
+    request = Request(
+        dataset=account.dataset, cost=cost, guarantee="training", terms={}, price=price
+    )
+    return replace(request, budget=account.budget, protects=PERSON if persons else RECORD)
 
 
 def print_look(facts: dict[str, Any], *, stop: bool, json: bool) -> None:

@@ -282,7 +282,7 @@ def _show(result: PollResult, output: Path | None, *, verbose: bool, json: bool)
         text = result.statement() if verbose else ""
         say("\n".join(filter(None, (text, *result.notes))))
     if output is None:
-        check_shown(pipe=True)
+        check_shown(pipe=result.guarantee.standing is not None)
 
 
 def _share_rows(part: PollResult) -> list[dict[str, str]]:

@@ -5,26 +5,30 @@
 
 from __future__ import annotations
 
-import csv
-import json as jsonlib
 from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from privote.errors import InputError
+from privote.errors import BudgetError, InputError
 
 from . import options
 
 if TYPE_CHECKING:
-    from privote.learning.jobs import Outcome
+    from privote.learning.jobs import Judgement, Outcome
 
 _ASKED = (
     *("embedding", "student", "network", "epochs", "steps", "sample_rate", "schedule"),
     *("guarantee", "queries"),
 )
+_JOB = (
+    *("data", "method", "epsilon", "delta", "table", "public", "test", "test_is_public"),
+    *("id_column", "group_column", "size", "weights", "device", "cache", "electorate", "seed"),
+)
+_SIX = "{:.6g}"  # digits of a probability
 _RULES = ("prevalence", "tuned")  # for a teacher's probabilities
 
 
@@ -182,6 +186,7 @@ def train(
     budget: float | None = None,
     electorate: str | None = None,
     seed: int | None = None,
+    dry_run: bool = False,
     force: bool = False,
     resume: bool = False,
     show_sealed: bool = False,
@@ -293,9 +298,12 @@ def train(
         How votes become labels: tally, binary, tau, powerset or plurality; or package.module:Class,
         which runs when it is imported. Default: noisy tallies, as `privote label` releases them.
     """
+    from privote.guarantees import OWNER_ONLY
     from privote.learning.jobs import Job, trained
+    from privote.ledger import Budget
 
     from .files import claimed_folder
+    from .look import gaussian, look, print_look
     from .output import command_of, print_json, say, stages
 
     rule: Any = threshold if threshold in _RULES else options.numbers("threshold", threshold)
@@ -306,27 +314,18 @@ def train(
     if electorate is not None and ledger is None:
         raise InputError("electorate", "needs `ledger`")
     job = Job(
-        data=data,
-        method=method,
-        epsilon=epsilon,
-        delta=delta,
-        table=table,
-        public=public,
-        test=test,
-        test_is_public=test_is_public,
+        **{name: ctx.params[name] for name in _JOB},
         labels=options.names(labels) or (),
         columns=options.names(columns),
-        id_column=id_column,
-        group_column=group_column,
-        size=size,
-        weights=weights,
-        device=device,
-        cache=cache,
         account=account,
-        electorate=electorate,
-        seed=seed,
         settings={name: value for name, value in asked.items() if value is not None},
     )
+    if dry_run or not (resume or electorate):
+        request = gaussian(account, Budget(epsilon=epsilon, delta=delta), group_column is not None)
+        with nullcontext() if dry_run else suppress(BudgetError):  # the ledger itself decides
+            print_look(look(request, account), stop=dry_run, json=json)
+    if dry_run:
+        return
     command = command_of(ctx)
     with (
         claimed_folder(output, force=force or resume),  # before anything is charged
@@ -342,7 +341,8 @@ def train(
     written = sorted(path.name for path in output.iterdir())
     if json:
         facts = {**outcome.facts(), "output": str(output), "written": written, "command": command}
-        print_json({**facts, **_sealed(outcome, show=show_sealed)})
+        sealed = {"sealed": {"note": OWNER_ONLY, "test": outcome.sealed}} if show_sealed else {}
+        print_json({**facts, **sealed})
         return
     _show(outcome, output, show_sealed=show_sealed, verbose=verbose)
     say(f"Written to {output}: {', '.join(written)}")
@@ -353,6 +353,8 @@ def _write(outcome: Outcome, output: Path, command: str) -> Mapping[str, str]:
     from privote.files import complete, digests_of, write_statement
     from privote.learning import save_student
     from privote.report import training as pages
+
+    from .files import write_csv
 
     fitted, names = outcome.fitted, ["statement.txt", "statement.json", "report.html"]
     model = output / pages.MODEL
@@ -368,9 +370,10 @@ def _write(outcome: Outcome, output: Path, command: str) -> Mapping[str, str]:
         doubtful=fitted.doubtful_,
     )
     digest = digests_of([model])[pages.MODEL]
-    if outcome.release is not None:
+    if outcome.release is not None and outcome.public_rows is not None:
+        rows = zip(outcome.public_rows.tolist(), outcome.release.labels.tolist(), strict=True)
         with complete(output / "labels.csv", force=True) as part:
-            _write_labels(part, outcome)
+            write_csv(part, ["row", *outcome.label_names], ([row, *labels] for row, labels in rows))
         names.append("labels.csv")
     facts = pages.facts_of(outcome, digest)
     write_statement(outcome.guarantee.statement(), facts, output / "statement.txt")
@@ -380,45 +383,20 @@ def _write(outcome: Outcome, output: Path, command: str) -> Mapping[str, str]:
         with complete(output / pages.OWNERS_PAGE, force=True, owner_only=True) as part:
             pages.write_owners_page(part, outcome.judgement)
         with complete(output / pages.OWNERS, force=True, owner_only=True) as part:
-            part.write_text(jsonlib.dumps(_of_owner(outcome), indent=2) + "\n", encoding="utf-8")
+            part.write_text(_of_owner(outcome.judgement), encoding="utf-8")
     return digests_of([model, *(output / name for name in names)])
 
 
-def _write_labels(path: Path, outcome: Outcome) -> None:
-    from privote.votes.tables import write_header
-
-    assert outcome.release is not None
-    assert outcome.public_rows is not None
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        write_header(stream, ["row", *outcome.label_names])
-        rows = zip(outcome.public_rows.tolist(), outcome.release.labels.tolist(), strict=True)
-        csv.writer(stream, lineterminator="\n").writerows([row, *cells] for row, cells in rows)
-
-
-def _of_owner(outcome: Outcome) -> dict[str, Any]:
+def _of_owner(judgement: Judgement) -> str:
+    """Return figures on private test rows as a file holds them."""
     from privote._version import written
-    from privote.guarantees import OWNER_ONLY
+    from privote.guarantees import OWNER_ONLY, to_json
     from privote.report.tables import plain
     from privote.report.training import UNCOVERED
 
-    judgement = outcome.judgement
-    assert judgement is not None
-    facts: dict[str, Any] = plain(
-        {
-            **written(1),
-            "note": f"{OWNER_ONLY}: {UNCOVERED}",
-            "test": [judgement.figures],
-            "labels": judgement.by_label,
-            "reliability": [list(point) for point in judgement.reliability.items()],
-        }
-    )
-    return facts
-
-
-def _sealed(outcome: Outcome, *, show: bool) -> dict[str, Any]:
-    from privote.guarantees import OWNER_ONLY
-
-    return {"sealed": {"note": OWNER_ONLY, "test": outcome.sealed}} if show else {}
+    points = [list(point) for point in judgement.reliability.items()]
+    facts = {"test": [judgement.figures], "labels": judgement.by_label, "reliability": points}
+    return to_json(plain({**written(1), "note": f"{OWNER_ONLY}: {UNCOVERED}", **facts}))
 
 
 def _show(outcome: Outcome, output: Path, *, show_sealed: bool, verbose: bool) -> None:
@@ -427,14 +405,12 @@ def _show(outcome: Outcome, output: Path, *, show_sealed: bool, verbose: bool) -
     from privote.report.tables import FIGURES_MEAN
     from privote.report.training import OWNERS, training_bill
 
-    from .output import print_facts, print_table, say
+    from .output import print_bill, print_table, say
 
-    simulated = " (SIMULATED: a seed was given)" if outcome.guarantee.simulated else ""
-    print_facts(training_bill(outcome, output), title=f"Trained{simulated}")
-    if verbose:
-        release = outcome.release
-        rows = outcome.guarantee.rows() if release is None else rows_of(release)
-        print_facts({row.name: row.text for row in rows}, title="In full")
+    release = outcome.release
+    rows = outcome.guarantee.rows() if release is None else rows_of(release)
+    bill = training_bill(outcome, output)
+    print_bill(bill, rows if verbose else (), outcome.guarantee, "Trained")
     if outcome.figures:
         title = "On the test rows, which are public"
         print_table(outcome.figures, title=title, caption=FIGURES_MEAN)
@@ -498,9 +474,10 @@ def predict(
 
     from privote.learning.pictures import PictureEncoder
     from privote.learning.students.saving import load_student
+    from privote.votes.cells import cell_of
     from privote.votes.cube import check_threshold
 
-    from .files import claimed
+    from .files import claimed, write_csv
     from .output import print_result, stages
 
     saved = load_student(student, trusted=trust or (), weights=weights)
@@ -508,20 +485,25 @@ def predict(
     if threshold is not None:
         told = options.numbers("threshold", threshold)
         bar = check_threshold(told, len(saved.label_names))
-    given, named = _rows(saved, rows, id_column)
+    X, named = _rows(saved, rows, id_column)
     with stages() as progress:
         if isinstance(saved.encoder, PictureEncoder):
             encoder = replace(saved.encoder, device=device, cache=cache, progress=progress)
             saved = replace(saved, encoder=encoder)
         try:
-            chance = saved.predict_proba(given)
+            chance = saved.predict_proba(X)
         except InputError:
             raise
         except ValueError as error:  # scikit-learn's own words for rows of another width
             raise InputError(f"{rows.name} does not fit this student: {error}") from None
     answers = (chance >= bar).astype(np.int8)
+    header = ["row", *named, *saved.label_names, *map(_chance, saved.label_names)]
+    lines = (
+        [row, *(cell_of(column[row]) for column in named.values()), *said, *map(_SIX.format, how)]
+        for row, (said, how) in enumerate(zip(answers.tolist(), chance.tolist(), strict=True))
+    )
     with claimed(output, force=force, suffixes=(".csv",), keep=(student, rows)) as draft:
-        _write_csv(draft, saved.label_names, chance, answers, named)
+        write_csv(draft, header, lines)
     bars = np.broadcast_to(np.asarray(bar, np.float64), len(saved.label_names)).tolist()
     facts: dict[str, Any] = {
         "rows": len(chance),
@@ -578,24 +560,3 @@ def _made(saved: Any) -> dict[str, Any]:
 def _chance(label: str) -> str:
     """Return the column of a label's probability."""
     return f"{label} probability"
-
-
-def _write_csv(
-    path: Path,
-    names: tuple[str, ...],
-    chance: object,
-    answers: object,
-    named: dict[str, list[str]],
-) -> None:
-    import numpy as np
-
-    from privote.votes.cells import cell_of
-    from privote.votes.tables import write_header
-
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        write_header(stream, ["row", *named, *names, *map(_chance, names)])
-        writer = csv.writer(stream, lineterminator="\n")
-        pairs = zip(np.asarray(answers), np.asarray(chance), strict=True)
-        for row, (said, how) in enumerate(pairs):
-            who = [cell_of(column[row]) for column in named.values()]
-            writer.writerow([row, *who, *said.tolist(), *(f"{p:.6g}" for p in how)])

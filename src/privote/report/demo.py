@@ -30,7 +30,7 @@ from privote.learning.students.classifiers import LinearStudent
 from privote.learning.tables import TableEncoder
 from privote.release import Release
 
-from .page import Block, Command, Section, TableBlock, drawn, write_page
+from .page import Command, Section, TableBlock, drawn, write_page
 from .plots import bars
 from .tables import FIGURES_MEAN, Column, plain
 
@@ -76,16 +76,12 @@ Telling = Callable[[str], AbstractContextManager[Any]]
 Rows = list[dict[str, Any]]
 
 
-def check_sizes(records: int, queries: int) -> None:
-    """Refuse a demo that is too small to show anything, or larger than what is embedded."""
-    whole("records", records, 200)
-    whole("queries", queries, 50, 1000)
-
-
 def run_demo(
     folder: Path, *, records: int, queries: int, seed: int | None, telling: Telling
 ) -> dict[str, Any]:
     """Train, label, and write data, page and summary into a folder; returns the summary."""
+    whole("records", records, 200)
+    whole("queries", queries, 50, 1000)
     place = shlex.quote(str(folder))
     command = f"privote demo --output {place} --records {records} --queries {queries}"
     command += "" if seed is None else f" --seed {seed}"
@@ -94,18 +90,8 @@ def run_demo(
         models, reasons = _train(sides, seed)
         for name in ("private", "public", "test"):
             write_table(folder / f"{name}.csv", getattr(sides, name))
-    labels: Rows = []
-    with (
-        telling(f"2/3  labelling {queries:,} reports and {queries:,} pictures from real votes"),
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("ignore", PrivoteWarning)  # where nothing is expected, a dash says so
-        for name, embedded in VOTES.items():
-            real = load_teacher_votes(embedded)
-            for epsilon in EPSILONS:
-                release = label(real.votes[:queries], epsilon=epsilon, delta=DELTA, seed=seed)
-                labels.append({"votes on": name, **_judged(release, real)})
-        _write_votes(folder / "pictures.npz", real, queries)
+    with telling(f"2/3  labelling {queries:,} reports and {queries:,} pictures from real votes"):
+        labels = _label(folder, queries, seed)
     with telling("3/3  writing the report"):
         write_page(
             folder / "report.html",
@@ -113,24 +99,24 @@ def run_demo(
             intro="A model of a table, and labels from real votes, under differential privacy. All "
             "data here are public, so both are compared with the truth.",
             sections=[
-                Section(heading="A model of a table", blocks=_model_blocks(models, reasons)),
-                Section(heading="Labels from real votes", blocks=_label_blocks(labels)),
+                _section("A model of a table", models, MODELS, "AUC", MODELS_MEAN, *reasons),
+                _section("Labels from real votes", labels, LABELS, "actual precision", LABELS_MEAN),
                 Section(heading="How to repeat this run", blocks=[Command(text=command)]),
             ],
             notices=[] if seed is None else [SIMULATED],
         )
-        summary: dict[str, Any] = plain(
-            {
-                **written(2),
-                "command": command,
-                "simulated": seed is not None,
-                "models": models,
-                "labels": labels,
-                "report": str(folder / "report.html"),
-                "next": _NEXT.format(folder=place, labels=",".join(sides.private.label_names)),
-            }
-        )
-        (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    summary: dict[str, Any] = plain(
+        {
+            **written(2),
+            "command": command,
+            "simulated": seed is not None,
+            "models": models,
+            "labels": labels,
+            "report": str(folder / "report.html"),
+            "next": _NEXT.format(folder=place, labels=",".join(sides.private.label_names)),
+        }
+    )
+    (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     return summary
 
 
@@ -160,6 +146,22 @@ def _train(sides: Split, seed: int | None) -> tuple[Rows, tuple[str, ...]]:
     return rows, model.reasons_
 
 
+def _label(folder: Path, queries: int, seed: int | None) -> Rows:
+    """Return a row a release of labels, and write the votes on pictures."""
+    rows: Rows = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivoteWarning)  # where nothing is expected, a dash says so
+        for name, embedded in VOTES.items():
+            real = load_teacher_votes(embedded)
+            for epsilon in EPSILONS:
+                release = label(real.votes[:queries], epsilon=epsilon, delta=DELTA, seed=seed)
+                rows.append({"votes on": name, **_judged(release, real)})
+    names = {"query_names": (real.query_names or ())[:queries], "label_names": real.label_names}
+    arrays: dict[str, Any] = {"votes": real.votes[:queries], **names}
+    np.savez_compressed(folder / "pictures.npz", **arrays)
+    return rows
+
+
 def _judged(release: Release, real: TeacherVotes) -> dict[str, Any]:
     """Return what a release says about its labels, and what they are like."""
     quality: dict[str, Any] = {"expected": release.quality or {}}
@@ -176,40 +178,13 @@ def _judged(release: Release, real: TeacherVotes) -> dict[str, Any]:
     }
 
 
-def _write_votes(path: Path, real: TeacherVotes, queries: int) -> None:
-    names = {"query_names": (real.query_names or ())[:queries], "label_names": real.label_names}
-    np.savez_compressed(path, votes=real.votes[:queries], **names)  # type: ignore[arg-type]
-
-
-def _model_blocks(models: Rows, reasons: tuple[str, ...]) -> list[Block]:
-    areas = {}
-    for row in models[:-1]:
+def _section(heading: str, rows: Rows, columns: list[Column], figure: str, *texts: str) -> Section:
+    """Return a table of results, with one column drawn, and what they mean."""
+    values = {}
+    for row in rows:
         cost = "" if row["epsilon"] is None else f", ε = {rounded_up(row['epsilon'], 3)}"
-        areas[f"{row['model']}{cost}"] = row["AUC"]
-    axis = "area under the ROC curve (AUC)"
-    caption = f"Figures on test rows that no model has seen; delta {DELTA:g}."
-    return [
-        TableBlock(caption=caption, rows=models, columns=MODELS),
-        drawn(
-            "How well each model ranks the test rows.",
-            lambda: bars(areas, title="What privacy costs the model", axis=axis),
-        ),
-        MODELS_MEAN,
-        *reasons,
-    ]
-
-
-def _label_blocks(labels: Rows) -> list[Block]:
-    figures = {
-        f"{row['votes on']}, ε = {rounded_up(row['epsilon'])}": row["actual precision"]
-        for row in labels
-    }
-    caption = f"{len(labels)} releases; precision and recall over all labels; delta {DELTA:g}."
-    return [
-        TableBlock(caption=caption, rows=labels, columns=LABELS),
-        drawn(
-            "Share of the released ones that the majority of the teachers wants.",
-            lambda: bars(figures, title="Effect of the noise", axis="actual precision"),
-        ),
-        LABELS_MEAN,
-    ]
+        values[f"{row.get('model') or row['votes on']}{cost}"] = row[figure] or 0.0
+    drawing = drawn(f"{figure}, of each row.", lambda: bars(values, title=heading, axis=figure))
+    caption = f"Compared with the truth; delta {DELTA:g}."
+    table = TableBlock(caption=caption, rows=rows, columns=columns)
+    return Section(heading=heading, blocks=[table, drawing, *texts])

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
+from markupsafe import escape
+
 from privote.errors import MissingExtraError
 from privote.guarantees import Shown
 from privote.planning import Plan
@@ -13,7 +15,6 @@ from privote.polls import PollResult
 from privote.release import Release, headline
 
 from .labels import certainty, named
-from .page import escape
 from .plots import bars
 
 _MOST = 40  # bars that can be told apart

@@ -1,19 +1,20 @@
 """One self-contained HTML page: text, tables and figures, with nothing fetched from elsewhere.
 
 The page needs no JavaScript and makes no request, so it can be mailed, archived and opened on a
-machine without a network; its own policy forbids both. All text is escaped; drawings are those of
-`privote.report.plots`.
+machine without a network; its own policy forbids both. ``page.html`` lays it out, and escapes all
+text; drawings are those of `privote.report.plots`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape as escaped
-from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup
 
 from privote._version import __version__
 from privote.errors import InputError, MissingExtraError
@@ -23,7 +24,6 @@ from .plots import SEALED
 from .tables import Column, Row, cell, columns_of, is_cost, is_numeric, is_sealed, mark_name
 
 _NOTICES = ("warnings", "simulated")  # facts that stand on top of a page
-_CSS = Path(__file__).with_name("page.css")
 _PERCENT = re.compile(r"(?<=\d) (?=%)")
 _NUMBER = re.compile(r"(below )?[\d,.]+( %)?( (of|to) [\d,.]+( %)?)?")
 _NAMES = re.compile(r'(?<= id=")|(?<=href="#)|(?<=url\(#)')  # of a drawing's parts
@@ -35,16 +35,13 @@ _NAMES = re.compile(r'(?<= id=")|(?<=href="#)|(?<=url\(#)')  # of a drawing's pa
 class Facts:
     """A few numbers that stand out: label and value. A value may be text or a number."""
 
+    kind: ClassVar[str] = "facts"
     values: Mapping[str, Any]
 
-
-@dataclass(frozen=True, kw_only=True)
-class TableBlock:
-    """A table with a caption; rows and columns as in `privote.report.tables`, and bars."""
-
-    caption: str
-    rows: Sequence[Row]
-    columns: Sequence[Column | str] | None = None
+    @property
+    def items(self) -> list[tuple[str, str]]:
+        """Labels and values, as they are shown."""
+        return [(name, cell(value, cost=is_cost(name))) for name, value in self.values.items()]
 
 
 @dataclass(frozen=True)
@@ -57,17 +54,43 @@ class Bar:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TableBlock:
+    """A table with a caption; rows and columns as in `privote.report.tables`, and bars."""
+
+    kind: ClassVar[str] = "table"
+    caption: str
+    rows: Sequence[Row]
+    columns: Sequence[Column | str] | None = None
+
+    @property
+    def shown(self) -> list[Column]:
+        """The columns to show."""
+        return columns_of(self.rows, self.columns)
+
+    @property
+    def chart(self) -> bool:
+        """Whether a cell is drawn."""
+        return any(isinstance(value, Bar) for row in self.rows for value in row.values())
+
+
+@dataclass(frozen=True, kw_only=True)
 class Figure:
     """A drawing of `privote.report.plots`, and the caption below."""
 
+    kind: ClassVar[str] = "figure"
     caption: str
     svg: str
+
+    def drawing(self, name: str) -> Markup:
+        """Return the drawing; two on one page do not share names of their parts."""
+        return Markup(_NAMES.sub(f"f{name}-", self.svg))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
     """The command, or the code, that produces the numbers next to it."""
 
+    kind: ClassVar[str] = "command"
     text: str
 
 
@@ -109,11 +132,6 @@ class Section:
 # -- as HTML -------------------------------------------------------------------------------------
 
 
-def escape(text: str) -> str:
-    """Return text for the page; a number stays with its per cent sign."""
-    return _PERCENT.sub("\N{NO-BREAK SPACE}", escaped(text))
-
-
 def write_page(path: str | Path, **content: Any) -> Path:
     """Write a page, whole, and return where it is; ``content`` as :func:`render_page` takes it."""
     target = Path(path)
@@ -148,11 +166,8 @@ def render_page(
     """
     hidden = [section.heading for section in sections if section.sealed]
     if hidden and not sealed:
-        raise InputError(
-            "sealed",
-            "must be True to write numbers that are for the owner's eyes; there are some under "
-            f"{hidden[0]!r}",
-        )
+        rule = "must be True to write numbers that are for the owner's eyes; there are some under "
+        raise InputError("sealed", f"{rule}{hidden[0]!r}")
     warnings = list(notices)
     if hidden:
         warnings.append(
@@ -160,128 +175,46 @@ def render_page(
             "\N{RIGHT DOUBLE QUOTATION MARK} depend on the private data and are not covered by "
             "any guarantee."
         )
-    ids = count(1)
-    body = "\n".join(_section(i, section, ids) for i, section in enumerate(sections, 1))
-    return _DOCUMENT.format(
-        title=escape(title),
-        css=_CSS.read_text(encoding="utf-8"),
-        intro=_paragraphs(intro),
-        notices="".join(f'<p class="notice">{escape(text)}</p>\n' for text in warnings),
-        contents=_contents(sections) if len(sections) > 2 and not one_sheet else "",
-        kind=' class="sheet"' if one_sheet else "",
-        body=body,
-        version=escape(__version__),
+    facts = {"title": title, "intro": intro, "sections": sections, "notices": warnings}
+    page = _environment().get_template("page.html")
+    return page.render(**facts, one_sheet=one_sheet, version=__version__)
+
+
+def _environment() -> Environment:
+    place = FileSystemLoader(Path(__file__).parent)
+    environment = Environment(
+        loader=place, autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_kept_together
     )
+    environment.filters |= {
+        "paragraphs": _paragraphs,
+        "number": _number,
+        "drawn_cell": _drawn_cell,
+    }
+    return environment
 
 
-def _section(number: int, section: Section, ids: Iterator[int]) -> str:
-    heading = f'<h2 id="section-{number}">{number}. {escape(section.heading)}</h2>'
-    inside = "\n".join(_block(block, ids) for block in section.blocks)
-    return f'<section aria-labelledby="section-{number}">\n{heading}\n{inside}\n</section>'
+def _kept_together(value: Any) -> Any:
+    """Return text in which a number stays with its per cent sign."""
+    return _PERCENT.sub("\N{NO-BREAK SPACE}", value) if type(value) is str else value
 
 
-def _block(block: Block, ids: Iterator[int]) -> str:
-    if isinstance(block, Facts):
-        return _facts(block)
-    if isinstance(block, TableBlock):
-        return _table(block, f"table-{next(ids)}")
-    if isinstance(block, Figure):
-        # Two drawings on one page must not share names of their parts.
-        drawing = _NAMES.sub(f"f{next(ids)}-", block.svg)
-        return f"<figure>{drawing}<figcaption>{escape(block.caption)}</figcaption></figure>"
-    if isinstance(block, tuple):
-        items = "".join(f"<li>{escape(text)}</li>" for text in block)
-        return f'<ul class="columns">{items}</ul>'
-    if isinstance(block, Command):
-        return f'<pre tabindex="0"><code>{escape(block.text.strip())}</code></pre>'
-    return _paragraphs(block)
+def _paragraphs(text: str) -> list[str]:
+    return [" ".join(part.split()) for part in text.split("\n\n") if part.strip()]
 
 
-def _facts(facts: Facts) -> str:
-    items = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(cell(value, cost=is_cost(name)))}</dd></div>"
-        for name, value in ((str(name), value) for name, value in facts.values.items())
-    )
-    return f'<dl class="facts">{items}</dl>'
-
-
-def _table(block: TableBlock, label: str) -> str:
-    columns = columns_of(block.rows, block.columns)
-    number_class = {c.key: ' class="number"' for c in columns if _right(block.rows, c.key)}
-    head = "".join(
-        f'<th scope="col"{number_class.get(c.key, "")}>{escape(c.title)}</th>' for c in columns
-    )
-    lines = "\n".join(f"<tr>{_line(row, columns, number_class)}</tr>" for row in block.rows)
-    caption = f'<caption id="{label}">{escape(block.caption)}</caption>'
-    chart = any(isinstance(cell, Bar) for row in block.rows for cell in row.values())
-    kind = ' class="chart"' if chart else ""
-    # The frame scrolls on narrow screens; the tab stop lets a keyboard scroll it.
-    return (
-        f'<div class="frame" role="region" aria-labelledby="{label}" tabindex="0"><table{kind}>'
-        f"{caption}\n<thead><tr>{head}</tr></thead>\n<tbody>\n{lines}\n</tbody></table></div>"
-    )
-
-
-def _right(rows: Sequence[Row], key: str) -> bool:
-    """Return whether a column stands on the right: numbers, also with words such as "of 12"."""
-    shown = [value for row in rows if (value := row.get(key)) is not None]
+def _number(column: Column, block: TableBlock) -> Markup:
+    """Return the class of a column on the right: numbers, also with words such as "of 12"."""
+    shown = [value for row in block.rows if (value := row.get(column.key)) is not None]
     words = bool(shown) and all(isinstance(v, str) and _NUMBER.fullmatch(v) for v in shown)
-    return words or is_numeric(rows, key)
+    return Markup(' class="number"' if words or is_numeric(block.rows, column.key) else "")
 
 
-def _line(row: Row, columns: Sequence[Column], number_class: Mapping[str, str]) -> str:
-    cells = []
-    for place, column in enumerate(columns):
-        value = row.get(column.key)
-        kind = mark_name(value)
-        text = escape(cell(value, column.digits, cost=column.costs))
-        if isinstance(value, Bar):
-            places = (f"--{name}:{100 * at:.2f}%" for name, at in vars(value).items())
-            text = f'<span class="bar" style="{";".join(places)}"></span>'
-        elif kind is not None:
-            text = f'<span class="mark {kind}">{text}</span>'
-        # The first column names the row.
-        tag, scope = ("th", ' scope="row"') if place == 0 else ("td", "")
-        cells.append(f"<{tag}{scope}{number_class.get(column.key, '')}>{text}</{tag}>")
-    return "".join(cells)
-
-
-def _paragraphs(text: str) -> str:
-    blocks = (" ".join(block.split()) for block in text.split("\n\n") if block.strip())
-    return "\n".join(f"<p>{escape(block)}</p>" for block in blocks)
-
-
-def _contents(sections: Sequence[Section]) -> str:
-    items = "".join(
-        f'<li><a href="#section-{i}">{escape(section.heading)}</a></li>'
-        for i, section in enumerate(sections, 1)
-    )
-    return f'<nav aria-labelledby="contents"><h2 id="contents">Contents</h2><ol>{items}</ol></nav>'
-
-
-# The policy makes the promise of the first paragraph binding on the browser.
-_DOCUMENT = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="color-scheme" content="light dark">
-<title>{title}</title>
-<style>{css}</style>
-</head>
-<body{kind}>
-<header>
-<p class="kicker">privote report</p>
-<h1>{title}</h1>
-<div class="intro">{intro}</div>
-{notices}</header>
-{contents}
-<main>
-{body}
-</main>
-<footer><p>Written by privote {version}. This page is complete in itself: it loads nothing
-and runs nothing.</p></footer>
-</body>
-</html>
-"""
+def _drawn_cell(row: Row, column: Column) -> str:
+    value = row.get(column.key)
+    text, kind = cell(value, column.digits, cost=column.costs), mark_name(value)
+    if isinstance(value, Bar):
+        places = (f"--{name}:{100 * at:.2f}%" for name, at in vars(value).items())
+        return Markup('<span class="bar" style="{}"></span>').format(";".join(places))
+    if kind is not None:
+        return Markup('<span class="mark {}">{}</span>').format(kind, text)
+    return text

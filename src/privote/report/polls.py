@@ -12,7 +12,7 @@ from privote.polls import PollResult, Share
 from privote.polls.planning import PollPlan
 from privote.polls.result import UNCERTAIN, marked
 
-from .page import Bar, Block, Facts, Section, TableBlock, listed, render_page
+from .page import Bar, Block, Section, TableBlock, listed, render_page
 from .tables import bill
 
 Plans = Mapping[str, Sequence[PollPlan]]  # for winners alone, or with shares: one an epsilon
@@ -40,22 +40,20 @@ def poll_bill(result: PollResult, output: Path | None) -> dict[str, str]:
 def poll_page(result: PollResult) -> str:
     """Return the page to publish: nothing that was not paid for, and no true count."""
     sections: list[Section] = []
-    guarantee = result.guarantee
+    guarantee, voters = result.guarantee, f"{result.plan.size.voters:,}"
     for question, part in result.by_question():
         lead = f"{question}: " if question else ""
-        facts = [] if sections else [_facts(result)]
-        sections.append(Section(heading=f"{lead}Winners", blocks=[*_winners(part), *facts]))
+        sections.append(Section(heading=f"{lead}Winners", blocks=_winners(part)))
         if part.shares is not None:
             sections.append(Section(heading=f"{lead}Shares", blocks=_shares(part, part.shares)))
     rows = [row for row in guarantee.rows() if row.key in _PROMISED]
     notes = " ".join(f"{note[:1].upper()}{note[1:]}." for note in guarantee.notes)
     digest = f"Digest of this outcome: {result.facts()['digest']}"
-    blocks = [listed(rows, "The guarantee."), notes, digest]
+    blocks: list[Block] = [listed(rows, "The guarantee."), notes, digest]
     sections.append(Section(heading="What is promised", blocks=blocks))
     notices = [SIMULATED] if guarantee.simulated else []
     notices += [result.plan.chance] if result.plan.chance else []
     notices += [UNCOUNTED] if guarantee.standing is None else []
-    voters = f"{result.plan.size.voters:,}"
     who = f"{voters} ballots" if result.roll is None else f"{voters} people voted"
     public = "" if result.roll is None else " Who voted is public; how they voted is not."
     return render_page(
@@ -70,36 +68,28 @@ def poll_page(result: PollResult) -> str:
 
 def owner_view(result: PollResult) -> str:
     """Return the true counts, for the owner's eyes: a page of its own that must not leave."""
-    released = {} if result.shares is None else {s.option: s.count for s in result.shares}
-    won, true = set(result.winners), set(result.sealed.winners)
+    released = {share.option: share.count for share in result.shares or ()}
+    counts = dict(zip(result.options, result.sealed.counts.tolist(), strict=True))
     rows = [
         {
             "option": name,
-            "true count": int(count),
+            "true count": counts[name],
             "released": released.get(name),
-            "won": "yes" if name in won else "",
-            "wins without noise": "yes" if name in true else "",
+            "won": "yes" if name in result.winners else "",
+            "wins without noise": "yes" if name in result.sealed.winners else "",
             "may be shown": OWNER_ONLY,
         }
-        for name, count in sorted(
-            zip(result.options, result.sealed.counts.tolist(), strict=True),
-            key=lambda pair: -pair[1],
-        )
+        for name in sorted(counts, key=lambda name: -counts[name])
     ]
-    emptied = result.sealed.emptied
+    texts = (
+        f"Tied for the last seat: {', '.join(result.sealed.ties) or 'none'}.",
+        f"Ballots that broke the poll's rule and count as empty: {result.sealed.emptied}.",
+    )
+    table = TableBlock(caption="True and released.", rows=rows)
     return render_page(
         title=f"For the owner's eyes: {result.title}",
         intro="True counts. They are not covered by epsilon and delta: do not publish this page.",
-        sections=[
-            Section(
-                heading="True counts",
-                blocks=[
-                    TableBlock(caption="True and released.", rows=rows),
-                    f"Tied for the last seat: {', '.join(result.sealed.ties) or 'none'}.",
-                    f"Ballots that broke the poll's rule and were counted as empty: {emptied}.",
-                ],
-            )
-        ],
+        sections=[Section(heading="True counts", blocks=[table, *texts])],
         sealed=True,
     )
 
@@ -122,17 +112,6 @@ def _winners(result: PollResult) -> list[Block]:
             row["seat"] = UNCERTAIN if name in unsure else "decided"
         rows.append(row)
     return [TableBlock(caption=caption, rows=rows)]
-
-
-def _facts(result: PollResult) -> Facts:
-    return Facts(
-        values={
-            "voters": result.plan.size.voters,
-            "options": len(result.options),
-            "winners": len(result.winners),
-            "epsilon, delta": f"{rounded_up(result.epsilon, 4)}, {rounded_up(result.delta)}",
-        }
-    )
 
 
 def _shares(result: PollResult, shares: Sequence[Share]) -> list[str | TableBlock]:

@@ -6,12 +6,10 @@ Rows are plain dicts. What a reader may do with a row is said in words, in a col
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,12 +21,9 @@ from privote.accounting.renyi import rounded_up
 from privote.errors import InputError, printable
 from privote.guarantees import OWNER_ONLY, SANITIZED, UNCONDITIONAL, Guarantee
 from privote.polls.result import UNCERTAIN
-from privote.votes.cells import cell_of
-from privote.votes.tables import write_header
 
 Row = Mapping[str, Any]
 
-_ROWS = 1 << 12  # of labels that are written at a time
 NOTHING = "–"
 #: What the figures of merit are, for who meets them for the first time.
 FIGURES_MEAN = (
@@ -227,22 +222,3 @@ def bill(
         "noise": rows.get("sigma") or rows["mechanism"],
         "next": following,
     }
-
-
-def write_label_csv(
-    labels: Any,
-    path: Path,
-    *,
-    queries: Sequence[str] | None = None,
-    names: Sequence[str] | None = None,
-) -> None:
-    """Write (queries, labels) under the header query,label_0,..., or their names; -1 is ABSTAIN."""
-    heads = [f"label_{i}" for i in range(labels.shape[1])] if names is None else list(names)
-    called = range(len(labels)) if queries is None else map(cell_of, queries)
-    starts = range(0, len(labels), _ROWS)  # as lists, all labels would take 20 times as much memory
-    rows = (row for start in starts for row in labels[start : start + _ROWS].tolist())
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        write_header(stream, ["query", *heads])
-        writer = csv.writer(stream, lineterminator="\n")
-        for query, row in zip(called, rows, strict=True):
-            writer.writerow([query, *row])
