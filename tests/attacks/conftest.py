@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from privote.ledger.records import RELEASED
 from tests.ledger.conftest import database, path, server
 from typer.testing import CliRunner
 
