@@ -235,6 +235,8 @@ class Ledger(Book):
         CompleteError
             If the run to be resumed was delivered, and its output is there.
         """
+        if resume and not self.is_persistent:
+            raise InputError("resume", "needs a `ledger`: without one nothing outlives a call")
         key, holder, outcome = self.key_of(request), secrets.token_hex(8), None
         outbox: Outbox | None = None
         try:
@@ -243,6 +245,7 @@ class Ledger(Book):
                 if run is None or (not resume and run.finished):
                     number = self._reserve(state, request, key, holder)
                 elif resume:
+                    self._check_original(state)
                     number, outcome = run.number, self._take_over(run, request, holder)
                 else:
                     raise BudgetError(
