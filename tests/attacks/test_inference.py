@@ -331,7 +331,7 @@ POLLS: dict[str, tuple[Callable[[int], Any], dict[str, Any]]] = {
 CHANCES = BALLOTS | {"fever": [0.25 + vote / 2 for vote in BALLOTS["fever"]]}
 VERBS: dict[str, tuple[str, Columns, Sequence[str]]] = {
     "label": ("{lists} --mechanism binary --sigma 7 --output {to}.csv", BALLOTS, ["fever"]),
-    "label --soft": ("{lists} --output {to}.csv", CHANCES, ["fever"]),
+    "label --soft": ("{lists} --anyway --output {to}.csv", CHANCES, ["fever"]),
     "poll": ("--column Picks --options Ada,Bo,Cy --duplicates first", PICKS, [*PICKS]),
     "train": ("--labels ill --public {public} --output {to} --method moments", RECORDS, TRAINED),
 }

@@ -293,9 +293,13 @@ class Ledger(Book):
             for outbox in boxes:
                 outbox.remove()
         else:
-            committed = (run.commit.drawn, run.commit.statement)
+            committed = (run.commit.drawn, run.commit.statement, run.commit.facts)
             outcomes = filter(None, (outbox.read() for outbox in boxes))
-            same = [each for each in outcomes if (each.drawn, each.statement_digest) == committed]
+            same = [
+                each
+                for each in outcomes
+                if (each.drawn, each.statement_digest, each.facts_digest) == committed
+            ]
             if not same:
                 raise ChargedError(
                     f"{where} is charged and drawn, and what was drawn lies with the ledger's key "
@@ -582,6 +586,7 @@ class Run:
             limit=limit,
             drawn=outcome.drawn,
             statement=outcome.statement_digest,
+            facts=outcome.facts_digest,
             spent=spent,
             clipped=clipped,
             curve=None if curve is None else [*map(float, curve)],
