@@ -7,8 +7,8 @@ any to a reference that shares nothing with privote (``tools/rows.py`` of the sh
 are logistic regressions on disjoint parts, votes at one half. Every figure is against the
 noise-free majority, on queries in random order.
 
-    python experiments/posterior.py alone --seeds 5       # two minutes
-    python experiments/posterior.py rows --seeds 5        # ten minutes
+    python experiments/posterior.py alone --seeds 4       # two minutes
+    python experiments/posterior.py rows                  # ten minutes
 """
 
 from __future__ import annotations
