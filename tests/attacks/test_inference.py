@@ -14,6 +14,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -242,8 +243,7 @@ def published(method: str, rows: Any, public: Any) -> Any:
     steps = {"steps": 2} if method == "gradients" else {}
     model = pv.PrivateClassifier(method, epsilon=1.0, settings=steps)
     model.fit(rows, ["ill"], public, seed=1)
-    drawn = ("drawn", "made_at", "text")
-    facts = {key: value for key, value in model.guarantee_.facts().items() if key not in drawn}
+    facts = replace(model.guarantee_, drawn="", made_at="", text=None)
     encoder: Any = model.encoder_
     scales = [np.asarray(getattr(model.student_, name)).tolist() for name in ("mean_", "scale_")]
     return encoder.to_plain(), model.label_names_, facts, scales
@@ -331,7 +331,7 @@ POLLS: dict[str, tuple[Callable[[int], Any], dict[str, Any]]] = {
 CHANCES = BALLOTS | {"fever": [0.25 + vote / 2 for vote in BALLOTS["fever"]]}
 VERBS: dict[str, tuple[str, Columns, Sequence[str]]] = {
     "label": ("{lists} --mechanism binary --sigma 7 --output {to}.csv", BALLOTS, ["fever"]),
-    "label --soft": ("{lists} --output {to}.csv", CHANCES, ["fever"]),
+    "label --soft": ("{lists} --anyway --output {to}.csv", CHANCES, ["fever"]),
     "poll": ("--column Picks --options Ada,Bo,Cy --duplicates first", PICKS, [*PICKS]),
     "train": ("--labels ill --public {public} --output {to} --method moments", RECORDS, TRAINED),
 }

@@ -160,12 +160,13 @@ def test_committed_elsewhere_it_is_never_drawn_again(place: Path) -> None:
     assert kinds(place) == before
 
 
-def test_an_outbox_that_is_not_what_was_committed_is_not_delivered(place: Path) -> None:
+@pytest.mark.parametrize("edit", [b'"about": 1', b"It is so", b"\5"], ids=str)
+def test_an_outbox_that_is_not_what_was_committed_is_not_delivered(place: Path, edit: bytes) -> None:
     reserve(place).commit(OUTCOME)
     (outbox,) = outboxes(place)
-    content = bytearray(outbox.read_bytes())
-    content[-1] ^= 1
-    outbox.write_bytes(content)
+    content = outbox.read_bytes()
+    assert edit in content
+    outbox.write_bytes(content.replace(edit, edit[:-1] + b"7"))
     with refused(None, ChargedError) as caught:
         reserve(place, resume=True)
     assert caught.value.code == "elsewhere"

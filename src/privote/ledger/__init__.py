@@ -235,6 +235,8 @@ class Ledger(Book):
         CompleteError
             If the run to be resumed was delivered, and its output is there.
         """
+        if resume and not self.is_persistent:
+            raise InputError("resume", "needs a `ledger`: without one nothing outlives a call")
         key, holder, outcome = self.key_of(request), secrets.token_hex(8), None
         outbox: Outbox | None = None
         try:
@@ -244,6 +246,7 @@ class Ledger(Book):
                 if run is None or (not resume and run.finished):
                     number = self._reserve(state, request, key, holder)
                 elif resume:
+                    self._check_original(state)
                     number, outcome = run.number, self._take_over(run, request, holder)
                 else:
                     raise BudgetError(
@@ -290,9 +293,13 @@ class Ledger(Book):
             for outbox in boxes:
                 outbox.remove()
         else:
-            committed = (run.commit.drawn, run.commit.statement)
+            committed = (run.commit.drawn, run.commit.statement, run.commit.facts)
             outcomes = filter(None, (outbox.read() for outbox in boxes))
-            same = [each for each in outcomes if (each.drawn, each.statement_digest) == committed]
+            same = [
+                each
+                for each in outcomes
+                if (each.drawn, each.statement_digest, each.facts_digest) == committed
+            ]
             if not same:
                 raise ChargedError(
                     f"{where} is charged and drawn, and what was drawn lies with the ledger's key "
@@ -578,6 +585,7 @@ class Run:
             limit=limit,
             drawn=outcome.drawn,
             statement=outcome.statement_digest,
+            facts=outcome.facts_digest,
             spent=spent,
             clipped=clipped,
             curve=None if curve is None else [*map(float, curve)],
