@@ -14,7 +14,7 @@ import json
 import math
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,11 @@ from ..ledger.totals import Account, Totals
 from ..mechanisms import Mechanism
 from .noise import SharedNoise
 from .terms import Terms
+
+if TYPE_CHECKING:
+    from .journal import GuardianJournal
+
+UNKNOWN, RESERVED, COMMITTED = "unknown", "reserved", "committed"  # states of a batch
 
 # The curves of several querying parties add up to what was checked only up to rounding.
 _ROUNDING = 1e-12
@@ -132,7 +137,7 @@ def _settled(budget: float, delta: float) -> Budget:
 
 
 class Charges:
-    """Authorises and charges batches at the guardian's ledger.
+    """Reserves and commits batches at the guardian's ledger; all that capc wants of it is here.
 
     Parameters
     ----------
@@ -143,8 +148,7 @@ class Charges:
     insecure
         Whether the engine hides nothing; recorded with every charge.
     journal
-        The identity of the journal that counts what was charged; another one's counts would
-        begin anew, so it is refused.
+        Counts what was charged. Another one's counts would begin anew, so it is refused.
     """
 
     def __init__(
@@ -152,9 +156,9 @@ class Charges:
         terms: Terms,
         ledger: Ledger,
         *,
-        simulated: bool = False,
-        insecure: bool = False,
-        journal: str = "none",
+        simulated: bool,
+        insecure: bool,
+        journal: GuardianJournal,
     ) -> None:
         self.terms, self.ledger, self.prices = terms, ledger, Prices(terms)
         self._journal = journal
@@ -162,26 +166,39 @@ class Charges:
         if insecure:
             self._stamp["insecure"] = True
 
-    def take(self, querier: str, queries: int, batch: str) -> None:
+    def state(self, batch: str) -> str:
+        """Return whether a batch is unknown, reserved or committed."""
+        return self._journal.state(batch)
+
+    def reserve(self, querier: str, queries: int, batch: str) -> None:
         """Charge a batch to everybody who answers, durably; or BudgetError, and charge nothing.
 
-        Everything happens under the ledger's only lock, so two guardians never overspend together.
+        A batch that is charged is not charged again. Everything happens under the ledger's only
+        lock, so two guardians never overspend together.
         """
-        each, voters = self.prices.each(querier), self.terms.voters(querier)
-        facts = {"voters": len(voters), "labels": len(self.terms.labels)}
-        with self.ledger.writing() as totals:
-            for party in voters:
-                accounts = self._accounts(party, querier)
-                if self.terms.allowance:
-                    self._open(accounts, totals, facts)
-                else:
-                    accounts.charge_batch(each, queries, totals, facts={**facts, "batch": batch})
+        if self.state(batch) == UNKNOWN:
+            each, voters = self.prices.each(querier), self.terms.voters(querier)
+            facts = {"voters": len(voters), "labels": len(self.terms.labels)}
+            with self.ledger.writing() as totals:
+                charged = {(e.get("batch"), e.get("dataset")) for e in self.ledger.published()}
+                for party in voters:
+                    accounts = self._accounts(party, querier)
+                    if self.terms.allowance:
+                        self._open(accounts, totals, facts)
+                    elif (batch, party) not in charged:
+                        more = {**facts, "batch": batch}
+                        accounts.charge_batch(each, queries, totals, facts=more)
+        self._journal.reserve(batch, querier, queries, self.prices.allowances(querier))
+
+    def commit(self, querier: str, run: str) -> None:
+        """Enter, once, that a decision of a reserved batch is released."""
+        self._journal.commit(querier, run)
 
     def _accounts(self, party: str, querier: str) -> Accounts:
         terms = self.terms
         stamp = {
             # Names what no other electorate's terms have: nobody else goes on with this account.
-            "owner": f"coalition {terms.name} {terms.promise()[:16]} {self._journal}",
+            "owner": f"coalition {terms.name} {terms.promise()[:16]} {self._journal.key[:16]}",
             "guarantee": terms.guarantee,
             "mechanism": terms.mechanism.parameters(),
             **self._stamp,
@@ -213,7 +230,7 @@ class Charges:
     def _check_account(self, known: Account, allowance: int, party: str, querier: str) -> None:
         """Refuse to go on with a charge whose count is elsewhere, or that paid for another V."""
         what = f"the allowance of {party} for {querier}"
-        if str(json.loads(known.terms)["owner"]).rsplit(" ", 1)[-1] != self._journal:
+        if str(json.loads(known.terms)["owner"]).rsplit(" ", 1)[-1] != self._journal.key[:16]:
             raise LedgerError(
                 f"{what} is counted in another journal: restore the journal that was in use, "
                 "without which nobody knows what is left"

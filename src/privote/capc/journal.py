@@ -1,368 +1,304 @@
-"""What survives a crash: the phases of batches, and each side's half of the running counts.
+"""What survives a crash: what was decided, and each side's half of the running counts.
 
 Every method is one transaction of one SQLite file, on disk when it returns.
-What was written and what a process believed are compared inside it, so that two processes on one
-file, or an old one that wakes up late, cannot both go on.
 """
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 import secrets
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from .._version import __version__
-from ..errors import InputError, PeerError, PrivoteError
-from ..ledger.store import Format, SQLiteFile
+from .._version import __version__, check_written
+from ..errors import InputError, LedgerError, PeerError
+from .charges import COMMITTED, RESERVED, UNKNOWN
 from .programs import IntArray
+from .terms import Terms
 
-CHARGED, DECIDING, DONE, ABANDONED = "charged", "posterior", "done", "abandoned"
+REQUESTED, GRANTED, DECIDED, STORED = "requested", "granted", "decided", "stored"
+_FORMAT = 4
 _WORD = 1 << 64
 
 
-def _form(name: str, tables: Mapping[str, str]) -> Format:
-    facts = "CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT)"
-    return Format(
-        name=name,
-        number=3,
-        tables={"facts": facts, **tables},
-        writer="SELECT value FROM facts WHERE name = 'version'",
-        earlier="keep it as a record",
-    )
-
-
 class _Journal:
-    """A file that belongs to one promise of one coalition and to one site.
+    """A file that belongs to one promise of one coalition and to one site."""
 
-    Attributes
-    ----------
-    identity
-        A random name that the file was given when it was made.
-    """
+    name: ClassVar[str]
+    tables: ClassVar[tuple[str, ...]]
 
-    identity: str
-    form: ClassVar[Format]
-    rows: tuple[str, ...] = ()  # statements that enter what a new one begins with
-
-    def __init__(self, path: str | os.PathLike[str], promise: str, owner: str) -> None:
+    def __init__(self, path: str | os.PathLike[str], terms: Terms, owner: str) -> None:
         self.path = str(path)
         if self.path != ":memory:":
             with suppress(OSError):  # then it cannot be opened either
                 Path(path).parent.mkdir(0o700, parents=True, exist_ok=True)
-        self._file = SQLiteFile(path, self.form, patience=30.0)
-        self._run, self._transaction = self._file.run, self._file.transaction
         try:
-            self._own({"promise": promise, "owner": owner})
-        except PrivoteError:
+            self._file = sqlite3.connect(self.path, isolation_level=None, timeout=30.0)
+            if self.path != ":memory:":
+                Path(path).chmod(0o600)
+            self._file.execute("PRAGMA synchronous = EXTRA")
+        except (sqlite3.Error, OSError) as error:
+            raise LedgerError(f"{self.name} {self.path!r} cannot be opened: {error}") from None
+        try:
+            self._begin({"promise": terms.promise(), "owner": owner})
+        except BaseException:
             self.close()
             raise
 
-    def _own(self, facts: Mapping[str, str]) -> None:
+    def _begin(self, facts: Mapping[str, str]) -> None:
+        """Make the tables of a new file; refuse another kind of file, format or coalition."""
         with self._transaction():
-            for statement in self.rows:
-                self._run(statement)
-            known = dict(self._run("SELECT name, value FROM facts"))
-            for name, value in facts.items():
-                if known.setdefault(name, value) != value:
+            tables = {name for (name,) in self._run("SELECT name FROM sqlite_master")}
+            if not tables:
+                for statement in ("facts (name TEXT PRIMARY KEY, value TEXT)", *self.tables):
+                    self._run(f"CREATE TABLE {statement}")
+                new = {**facts, "kind": self.name, "key": secrets.token_hex(32)}
+                for item in {**new, "format": str(_FORMAT)}.items():
+                    self._run("INSERT INTO facts VALUES (?, ?)", *item)
+            known = dict(self._run("SELECT name, value FROM facts")) if "facts" in tables else {}
+            if tables:
+                number = known.get("format", "0")
+                written = {**known, "format": int(number) if number.isdigit() else number}
+                check_written(f"{self.name} {self.path!r}", written, _FORMAT, LedgerError)
+            for name, value in {**facts, "kind": self.name}.items():
+                if known.get(name, value) != value:
                     raise InputError(
-                        f"journal {self.path!r} has another {name} than this coalition and site: "
-                        f"{known[name]!r:.40} instead of {value!r:.40}; keep it for that "
+                        f"{self.name} {self.path!r} has another {name} than this coalition and "
+                        f"site: {known[name]!r:.40} instead of {value!r:.40}; keep it for that "
                         "coalition, and use another file for this one"
                     )
-                self._run("INSERT OR IGNORE INTO facts VALUES (?, ?)", name, value)
-            self.identity = str(known.get("identity") or secrets.token_hex(8))
-            self._run("INSERT OR IGNORE INTO facts VALUES ('identity', ?)", self.identity)
             self._run("INSERT OR REPLACE INTO facts VALUES ('version', ?)", __version__)
+            self.key = str(self._row("SELECT value FROM facts WHERE name = 'key'")[0])
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Hold the only write lock until the block ends; commit durably, or undo everything."""
+        try:
+            self._file.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._file.execute("ROLLBACK")
+                raise
+            self._file.execute("COMMIT")
+        except sqlite3.Error as error:
+            with suppress(sqlite3.Error):
+                self._file.execute("ROLLBACK")
+            raise LedgerError(f"{self.name} {self.path!r} cannot be written: {error}") from None
+
+    def _run(self, statement: str, *values: Any) -> list[Any]:
+        return self._file.execute(statement, values).fetchall()
 
     def _row(self, statement: str, *values: Any) -> Any:
-        """Return the one row of a statement; None if there is none."""
-        found = self._run(statement, *values)
-        return found[0] if found else None
+        """Return the first row of a statement; None if there is none."""
+        return next(iter(self._run(statement, *values)), None)
 
     def close(self) -> None:
         """Let go of the file."""
         self._file.close()
 
 
-@dataclass(frozen=True)
-class Open:
-    """A batch at the guardian that is not over."""
-
-    batch: str
-    queries: int
-    phase: str
-
-
 class GuardianJournal(_Journal):
-    """The guardian's: batches, and its half u of what each party has left for each querying party.
+    """The guardian's: decisions, and its half u of what each party has left for each querying party.
 
-    The other half, left - u, is at the querying party, with the version of the decision it came
-    from. A decision writes the next version and the next half before it is computed; which of the
-    two the querying party holds after a crash settles what happened (:meth:`settle`).
+    The other half, left - u, is at the querying party. Both change together when a decision is
+    committed; until then it is as if there had been none.
+
+    Attributes
+    ----------
+    key
+        A random name that the file was given when it was made.
     """
 
-    form = _form(
-        "guardian's journal",
-        {
-            "batches": "CREATE TABLE batches (batch TEXT PRIMARY KEY, querier TEXT NOT NULL, "
-            "nonce TEXT NOT NULL, queries INTEGER NOT NULL, phase TEXT NOT NULL, version INTEGER, "
-            "next TEXT, fallback TEXT, UNIQUE (querier, nonce))",
-            "halves": "CREATE TABLE halves (querier TEXT PRIMARY KEY, version INTEGER NOT NULL, "
-            "issued INTEGER NOT NULL, half TEXT NOT NULL)",
-        },
+    name = "the guardian's journal"
+    tables = (
+        "batches (batch TEXT PRIMARY KEY, querier TEXT NOT NULL, queries INTEGER NOT NULL)",
+        "decisions (run TEXT PRIMARY KEY, batch TEXT NOT NULL, querier TEXT NOT NULL, half TEXT "
+        "NOT NULL, queries INTEGER NOT NULL, pad BLOB NOT NULL, committed INTEGER NOT NULL)",
+        "halves (querier TEXT PRIMARY KEY, version INTEGER NOT NULL, half TEXT NOT NULL)",
     )
 
-    def known(self, querier: str, nonce: str) -> bool:
-        """Return whether this querying party has used a nonce before."""
-        found = self._row("SELECT 1 FROM batches WHERE querier = ? AND nonce = ?", querier, nonce)
-        return found is not None
+    def state(self, batch: str) -> str:
+        """Return whether a batch is unknown, reserved or committed."""
+        if self._row("SELECT 1 FROM decisions WHERE batch = ? AND committed", batch):
+            return COMMITTED
+        known = self._row("SELECT 1 FROM batches WHERE batch = ?", batch)
+        return UNKNOWN if known is None else RESERVED
 
-    def phase(self, batch: str) -> str | None:
-        """Return the phase of a batch; None if it is not known."""
-        found = self._row("SELECT phase FROM batches WHERE batch = ?", batch)
-        return None if found is None else str(found[0])
+    def reserve(
+        self, batch: str, querier: str, queries: int, allowances: Mapping[str, int]
+    ) -> None:
+        """Enter a batch that was charged, and at the first one what was charged by party."""
+        with self._transaction():
+            self._run("INSERT OR IGNORE INTO batches VALUES (?, ?, ?)", batch, querier, queries)
+            row = self._row("SELECT querier, queries FROM batches WHERE batch = ?", batch)
+            if row != (querier, queries):
+                raise PeerError("this batch is another querying party's, or of another size")
+            half = json.dumps(dict(allowances))
+            self._run("INSERT OR IGNORE INTO halves VALUES (?, 0, ?)", querier, half)
 
-    def open_batch(self, querier: str) -> Open | None:
-        """Return the batch of a querying party that is neither done nor abandoned."""
-        found = self._row(
-            "SELECT batch, queries, phase FROM batches WHERE querier = ? AND phase IN (?, ?)",
-            *(querier, CHARGED, DECIDING),
-        )
-        return None if found is None else Open(*found)
-
-    def version(self, querier: str) -> int:
-        """Return the version of the outcome whose other half the querying party should hold."""
-        return self._half(querier)[0]
+    def check_version(self, querier: str, version: int) -> None:
+        """Refuse a querying party that has not stored what was committed, or stored more."""
+        own = self._version(querier)[0]
+        if version != own:
+            raise PeerError(
+                f"{querier} holds version {version} of the running counts, the guardian version "
+                f"{own}: one of the two journals was lost or replaced by an older one"
+            )
 
     def half(self, querier: str) -> dict[str, int]:
         """Return u by party; at first what was charged, all of it."""
-        return self._half(querier)[2]
+        return self._version(querier)[1]
 
-    def _half(self, querier: str) -> tuple[int, int, dict[str, int]]:
-        found = self._row("SELECT version, issued, half FROM halves WHERE querier = ?", querier)
-        return (0, 0, {}) if found is None else (found[0], found[1], json.loads(found[2]))
+    def _version(self, querier: str) -> tuple[int, dict[str, int]]:
+        row = self._row("SELECT version, half FROM halves WHERE querier = ?", querier)
+        return (0, {}) if row is None else (row[0], json.loads(row[1]))
 
-    def open(
-        self,
-        batch: str,
-        querier: str,
-        nonce: str,
-        queries: int,
-        *,
-        resumed: str | None = None,
-        allowances: Mapping[str, int] | None = None,
-    ) -> None:
-        """Enter a batch that was charged, in the place of any the querying party has open.
+    def decide(self, batch: str, run: str, half: Mapping[str, int], pad: IntArray) -> int:
+        """Enter what a decision will leave behind once it is committed; return its version.
 
-        That one is abandoned in the same transaction; if its charge is what the batch goes on
-        with, it can thus never pay for both.
-
-        Parameters
-        ----------
-        resumed
-            The batch whose charge pays for this one; it must still be the open one.
-        allowances
-            What was charged by party: the count begins there at the first batch.
+        A decision of the same querying party that was not committed is forgotten: nothing of it
+        was released, and its masks and noise are not used again.
         """
         with self._transaction():
-            still = self.open_batch(querier)
-            if resumed is not None and (still is None or still.batch != resumed):
-                raise PeerError(f"batch {resumed} of {querier} is no longer open: ask again")
-            if allowances:
-                self._run(
-                    "INSERT OR IGNORE INTO halves VALUES (?, 0, 0, ?)",
-                    *(querier, json.dumps(dict(allowances))),
-                )
-            if still is not None and still.phase == DECIDING:
-                raise PeerError(f"batch {still.batch} of {querier} is being decided: settle first")
+            if self.state(batch) != RESERVED:
+                raise PeerError(f"a batch must be reserved, it is {self.state(batch)}")
+            (querier,) = self._row("SELECT querier FROM batches WHERE batch = ?", batch)
+            version, before = self._version(querier)
+            after = {**before, **{party: int(u) % _WORD for party, u in half.items()}}
+            self._run("DELETE FROM decisions WHERE querier = ? AND NOT committed", querier)
             self._run(
-                "UPDATE batches SET phase = ? WHERE querier = ? AND phase = ?",
-                *(ABANDONED, querier, CHARGED),
+                "INSERT INTO decisions VALUES (?, ?, ?, ?, ?, ?, 0)",
+                *(run, batch, querier, json.dumps(after), len(pad), pad.astype("<i8").tobytes()),
             )
-            self._run(
-                "INSERT INTO batches (batch, querier, nonce, queries, phase) "
-                "VALUES (?, ?, ?, ?, ?)",
-                *(batch, querier, nonce, queries, CHARGED),
-            )
+            return version + 1
 
-    def deciding(self, batch: str, next_half: Mapping[str, int], most: Mapping[str, int]) -> int:
-        """Enter that a charged batch is about to be decided; return the decision's version.
-
-        Parameters
-        ----------
-        next_half
-            The fresh halves of the parties that take part.
-        most
-            How many contributions each of them may spend in it: a public number.
-        """
-        with self._transaction():
-            querier = self._expect(batch, CHARGED)
-            version, issued, half = self._half(querier)
-            after = {**half, **{party: int(u) % _WORD for party, u in next_half.items()}}
-            fallback = {
-                **half,
-                **{party: (half.get(party, 0) - int(m)) % _WORD for party, m in most.items()},
-            }
-            self._run(
-                "UPDATE batches SET phase = ?, version = ?, next = ?, fallback = ? WHERE batch = ?",
-                *(DECIDING, issued + 1, json.dumps(after), json.dumps(fallback), batch),
-            )
-            self._write(querier, version, issued + 1, half)
-            return issued + 1
-
-    def done(self, batch: str, version: int) -> None:
-        """Enter that the querying party stored the outcome: its half is the next one."""
-        with self._transaction():
-            querier = self._expect(batch, DECIDING)
-            row = self._row("SELECT version, next FROM batches WHERE batch = ?", batch)
-            if row[0] != version:
-                raise PeerError(f"batch {batch} has version {row[0]}, not {version}")
-            self._adopt(querier, batch, version, row[1])
-
-    def settle(self, querier: str, version: int, *, counted: bool = True) -> None:
-        """Settle a decision that nobody finished, by the version the querying party holds.
-
-        Has it the next one, its outcome was stored. Has it the one before, the outcome may have got
-        out and been lost: as many contributions as the batch could spend are taken from everybody.
-        Has it neither, it is refused, unless nothing is counted (``counted``: there is an
-        allowance).
-        """
-        with self._transaction():
-            held, issued, half = self._half(querier)
-            row = self._row(
-                "SELECT batch, version, next, fallback FROM batches "
-                "WHERE querier = ? AND phase = ?",
-                *(querier, DECIDING),
-            )
-            if row is not None and version == row[1]:
-                self._adopt(querier, row[0], version, row[2])
-            elif version != held and counted:
-                raise PeerError(
-                    f"{querier} holds version {version} of the running counts, the guardian "
-                    f"version {held}: one of the two journals was lost or replaced by an older one"
-                )
-            elif row is not None:
-                self._run("UPDATE batches SET phase = ? WHERE batch = ?", ABANDONED, row[0])
-                self._write(querier, held, issued, json.loads(row[3]))
-            elif version > issued:
-                # Nothing is counted, and a version must be above all the other side has seen.
-                self._write(querier, held, version, half)
-
-    def _adopt(self, querier: str, batch: str, version: int, half: str) -> None:
-        self._run("UPDATE batches SET phase = ? WHERE batch = ?", DONE, batch)
-        self._write(querier, version, version, json.loads(half))
-
-    def _write(self, querier: str, version: int, issued: int, half: Mapping[str, int]) -> None:
-        self._run(
-            "INSERT INTO halves VALUES (?, ?, ?, ?) ON CONFLICT (querier) DO UPDATE SET "
-            "version = excluded.version, issued = excluded.issued, half = excluded.half",
-            *(querier, version, issued, json.dumps(half)),
+    def decision(self, querier: str, run: str) -> IntArray | None:
+        """Return this side's share of a decision, committed or not; None if it is not here."""
+        row = self._row(
+            "SELECT queries, pad FROM decisions WHERE run = ? AND querier = ?", run, querier
         )
+        return None if row is None else _table(*row)
 
-    def _expect(self, batch: str, phase: str) -> str:
-        row = self._row("SELECT querier, phase FROM batches WHERE batch = ?", batch)
-        if row is None or row[1] != phase:
-            found = "not known" if row is None else row[1]
-            raise PeerError(f"batch {batch} must be {phase}, it is {found}")
-        return str(row[0])
+    def commit(self, querier: str, run: str) -> None:
+        """Enter that a decision is released: its halves are the next ones. Once, or no change."""
+        with self._transaction():
+            row = self._row("SELECT half FROM decisions WHERE run = ? AND NOT committed", run)
+            if row is not None:
+                self._run("UPDATE decisions SET committed = 1 WHERE run = ?", run)
+                self._run(
+                    "UPDATE halves SET version = version + 1, half = ? WHERE querier = ?",
+                    *(row[0], querier),
+                )
 
 
 class QuerierJournal(_Journal):
     """The querying party's: its half of what each party has left, and the labels it received."""
 
-    form = _form(
-        "querying party's journal",
-        {
-            "state": "CREATE TABLE state (one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER "
-            "NOT NULL, half TEXT NOT NULL, batch TEXT, queries INTEGER, offered INTEGER NOT NULL)",
-            "answers": "CREATE TABLE answers (batch TEXT PRIMARY KEY, version INTEGER NOT NULL, "
-            "facts TEXT NOT NULL, rows INTEGER NOT NULL, labels BLOB NOT NULL)",
-        },
+    name = "the querying party's journal"
+    tables = (
+        "state (one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER NOT NULL, half TEXT)",
+        "batches (batch TEXT PRIMARY KEY, phase TEXT NOT NULL, run TEXT, version INTEGER, "
+        "half TEXT, facts TEXT, queries INTEGER, table_ BLOB)",
     )
-    rows = ("INSERT OR IGNORE INTO state VALUES (1, 0, '{}', NULL, NULL, 0)",)
+
+    def digest(self, rows: IntArray, terms: Terms) -> str:
+        """Return by what a batch is known: a digest of its rows and of what they mean.
+
+        It is keyed, so that whoever suspects certain rows cannot check.
+        """
+        about = json.dumps([terms.meaning(), rows.shape]).encode()
+        data = about + np.ascontiguousarray(rows, "<i8").tobytes()
+        return hmac.new(bytes.fromhex(self.key), data, sha256).hexdigest()
 
     def version(self) -> int:
-        """Return the version of the last outcome that was stored."""
-        return int(self._row("SELECT version FROM state")[0])
+        """Return how many decisions were stored, by the guardian's count."""
+        row = self._row("SELECT version FROM state")
+        return 0 if row is None else int(row[0])
 
     def half(self) -> dict[str, int]:
         """Return left - u by party; of a party that is not in it the guardian holds all."""
-        half: dict[str, int] = json.loads(self._row("SELECT half FROM state")[0])
+        row = self._row("SELECT half FROM state")
+        half: dict[str, int] = {} if row is None else json.loads(row[0])
         return half
 
-    def pending(self) -> tuple[str, int] | None:
-        """Return the batch that was granted and not yet decided, with its number of queries."""
-        batch, queries = self._row("SELECT batch, queries FROM state")
-        return None if queries is None else (str(batch), int(queries))
+    def phase(self, batch: str) -> str | None:
+        """Return how far a batch has come; None if it was never asked."""
+        row = self._row("SELECT phase FROM batches WHERE batch = ?", batch)
+        return None if row is None else str(row[0])
 
-    def begin(self, batch: str | None, queries: int | None) -> None:
-        """Enter the batch that is asked now; the outcome of an earlier one is not stored after."""
+    def enter(self, batch: str, phase: str) -> None:
+        """Enter that a batch is being requested, or granted: what it had before is dropped."""
         with self._transaction():
-            self._run("UPDATE state SET batch = ?, queries = ?", batch, queries)
+            self._run("INSERT OR REPLACE INTO batches (batch, phase) VALUES (?, ?)", batch, phase)
 
-    def deciding(self, batch: str, version: int) -> None:
-        """Enter that a batch is about to be decided: it is never resumed after this.
-
-        A guardian gives every version once. One that offers a version again has forgotten a
-        decision: its journal was replaced by an older one, and is not gone on with.
-        """
+    def forget(self, batch: str) -> None:
+        """Enter that nothing was charged for a batch."""
         with self._transaction():
-            now, offered = self._row("SELECT batch, offered FROM state")
-            if now != batch:
-                raise PeerError(f"batch {batch} is not the one being asked: nothing was decided")
-            if version <= offered:
-                raise PeerError(
-                    f"version {version} of the running counts was offered before: the guardian's "
-                    "journal was lost or replaced by an older one"
-                )
-            self._run("UPDATE state SET queries = NULL, offered = ?", version)
+            self._run("DELETE FROM batches WHERE batch = ?", batch)
 
-    def store(
+    def decided(
         self,
         batch: str,
+        run: str,
         version: int,
-        labels: npt.NDArray[np.int8],
         half: Mapping[str, int],
         facts: Mapping[str, Any],
+        share: IntArray,
     ) -> None:
-        """Store the labels of a batch and the new halves, both or neither, once."""
+        """Store this side's share of an outcome, and what becomes of the halves with it."""
         with self._transaction():
-            now, held, known = self._row("SELECT batch, version, half FROM state")
-            if now != batch or version <= held:
-                raise PeerError(f"batch {batch} is not the one being asked: nothing was stored")
-            after = {**json.loads(known), **{party: int(u) % _WORD for party, u in half.items()}}
+            after = {**self.half(), **{party: int(u) % _WORD for party, u in half.items()}}
             self._run(
-                "INSERT INTO answers VALUES (?, ?, ?, ?, ?)",
-                *(batch, version, json.dumps(dict(facts)), len(labels)),
-                np.ascontiguousarray(labels, np.int8).tobytes(),
-            )
-            self._run(
-                "UPDATE state SET version = ?, half = ?, batch = NULL, queries = NULL",
-                *(version, json.dumps(after)),
+                "INSERT OR REPLACE INTO batches VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                *(batch, DECIDED, run, version, json.dumps(after), json.dumps(dict(facts))),
+                *(len(share), share.astype("<i8").tobytes()),
             )
 
-    def batches(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return the stored batches with their facts, in order."""
-        rows = self._run("SELECT batch, facts FROM answers ORDER BY version")
-        return [(batch, json.loads(facts)) for batch, facts in rows]
+    def unsettled(self) -> list[tuple[str, str, IntArray]]:
+        """Return batch, run and share of what was decided and not yet opened."""
+        rows = self._run(
+            "SELECT batch, run, queries, table_ FROM batches WHERE phase = ?", DECIDED
+        )
+        return [(batch, run, _table(queries, data)) for batch, run, queries, data in rows]
 
-    def labels(self, batch: str) -> npt.NDArray[np.int8]:
-        """Return the labels (queries, labels) of a stored batch."""
-        row = self._row("SELECT rows, labels FROM answers WHERE batch = ?", batch)
+    def store(self, batch: str, labels: npt.NDArray[np.int8]) -> None:
+        """Store the labels of a decided batch, and take over its halves: both or neither."""
+        with self._transaction():
+            self._run(
+                "INSERT OR REPLACE INTO state SELECT 1, version, half FROM batches WHERE batch = ?",
+                batch,
+            )
+            self._run(
+                "UPDATE batches SET phase = ?, half = NULL, table_ = ? WHERE batch = ?",
+                *(STORED, np.ascontiguousarray(labels, np.int8).tobytes(), batch),
+            )
+
+    def stored(self, batch: str) -> tuple[dict[str, Any], npt.NDArray[np.int8]]:
+        """Return facts and labels (queries, labels) of a stored batch."""
+        row = self._row(
+            "SELECT facts, queries, table_ FROM batches WHERE batch = ? AND phase = ?",
+            *(batch, STORED),
+        )
         if row is None:
             raise InputError("batch", "must be one that was stored", batch)
-        return np.frombuffer(row[1], np.int8).reshape(row[0], -1).copy()
+        return json.loads(row[0]), np.frombuffer(row[2], np.int8).reshape(row[1], -1).copy()
 
 
-def to_words(values: Mapping[str, int], parties: tuple[str, ...], default: int) -> IntArray:
-    """Return halves by party as int64 words, in order; ``default`` for who has none."""
-    words = [values.get(party, default) % _WORD for party in parties]
+def _table(rows: int, data: bytes) -> IntArray:
+    return np.frombuffer(data, "<i8").astype(np.int64).reshape(rows, -1)
+
+
+def to_words(values: Mapping[str, int], parties: tuple[str, ...]) -> IntArray:
+    """Return halves by party as int64 words, in order; 0 for who has none."""
+    words = [values.get(party, 0) % _WORD for party in parties]
     return np.array(words, np.uint64).view(np.int64)

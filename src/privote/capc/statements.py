@@ -19,7 +19,7 @@ from ..ledger import Budget
 from ..planning import forecast
 from ..release import forecast_in_words
 from .charges import Prices
-from .roles import CLEAR, LabelledBatch
+from .parties import CLEAR, LabelledBatch
 from .terms import Terms
 
 

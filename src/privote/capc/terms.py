@@ -23,6 +23,9 @@ from .noise import SharedNoise
 
 _GUARANTEES = ("allowance", "worst-case")
 _NOISES = ("guardian", "sites")
+_PROMISE = frozenset(
+    ("labels", "mechanism", "guarantee", "epsilon", "delta", "parties", "queriers", "noise")
+)
 _LARGEST_NOISE = 1 << 50  # forty times it and any margin add up within an int64
 
 
@@ -32,8 +35,13 @@ class Terms:
 
     Parameters
     ----------
-    name, labels, features
-        Of the coalition; the labels it votes on; the number of inputs of every model.
+    name, labels
+        Of the coalition; the labels it votes on.
+    features
+        The names of a row's features: rows are matched by them. With an ``embedding``: how many
+        numbers it makes of a picture or a text.
+    embedding
+        The public embedding that makes numbers of pictures or texts, by name; every site uses it.
     bound, bits
         The querying party clips its inputs to [-bound, bound] and rounds them to ``bits`` bits.
     mechanism
@@ -65,7 +73,7 @@ class Terms:
 
     name: str
     labels: tuple[str, ...]
-    features: int
+    features: tuple[str, ...] | int
     mechanism: Mechanism
     epsilon: float
     delta: float
@@ -79,6 +87,7 @@ class Terms:
     most_queries: int = 1000
     noise: str = "guardian"
     timeout: float = 120.0
+    embedding: str | None = None
     #: How the mechanism's ballots are counted here.
     counted: Counted = field(init=False, repr=False, compare=False)
     #: The noise of the sites; None if it is the guardian's.
@@ -90,7 +99,12 @@ class Terms:
         self._put("labels", _texts("labels", self.labels))
         for name in ("parties", "queriers"):
             self._put(name, _sites(name, getattr(self, name)))
-        for name in ("features", "bits", "most_queries"):
+        if self.embedding is None:
+            self._put("features", _texts("features", self.features))
+        else:
+            _texts("embedding", (self.embedding,))
+            self._put("features", whole("features", self.features))
+        for name in ("bits", "most_queries"):
             self._put(name, whole(name, getattr(self, name)))
         self._put("minimum", whole("minimum", self.minimum, 2))  # one ballot alone is no vote
         for name in ("bound", "epsilon", "timeout"):
@@ -176,6 +190,11 @@ class Terms:
     # -- how ---------------------------------------------------------------------------------------
 
     @property
+    def inputs(self) -> int:
+        """How many numbers a row has."""
+        return self.features if isinstance(self.features, int) else len(self.features)
+
+    @property
     def priced(self) -> Mechanism | SharedNoise:
         """What says what a query costs: the mechanism, or the noise that the sites draw for it."""
         return self.shared or self.mechanism
@@ -246,17 +265,14 @@ class Terms:
 
         Other terms (time-outs, the longest batch) may change without a charge being lost.
         """
-        on = {
-            "labels",
-            "mechanism",
-            "guarantee",
-            "epsilon",
-            "delta",
-            "parties",
-            "queriers",
-            "noise",
-        }
-        return _digest({key: value for key, value in self.to_dict().items() if key in on})
+        return self._digest_of(_PROMISE)
+
+    def meaning(self) -> str:
+        """Return a digest of what the labels of given rows mean."""
+        return self._digest_of(_PROMISE | {"features", "embedding", "bound", "bits"})
+
+    def _digest_of(self, names: frozenset[str]) -> str:
+        return _digest({key: value for key, value in self.to_dict().items() if key in names})
 
 
 def _digest(plain: dict[str, Any]) -> str:

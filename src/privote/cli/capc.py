@@ -287,8 +287,8 @@ def simulate(
     budget: dict[str, Any] = {"guarantee": guarantee, "epsilon": epsilon, "delta": delta}
     terms = coalition.terms_of(built, parties, queries, **budget)
     with claimed_folder(output, force=False):
-        warn_of_quality(terms, coalition.ASKS, queries)
-        facts = coalition.simulate(output, terms, clear=clear, seed=seed, telling=telling)
+        warn_of_quality(terms, coalition.QUERIER_NAME, queries)
+        facts = coalition.simulate(output, terms, clear=clear, seed=seed, progress=telling)
     if json:
         print_json(facts)
     else:
@@ -305,7 +305,7 @@ def _show_simulation(facts: dict[str, Any], output: Path) -> None:
         title="Labelled by a coalition",
         caption="A site that has used up its allowance counts as the baseline: no.",
     )
-    print_table(facts["figures"])
+    print_table(facts["metrics"])
     say(
         "ACC is accuracy; BAC is balanced accuracy (0.5 for random labels). Both compare with "
         "the true\nlabels; an abstention counts as 0. In a real coalition nobody sees votes or "
