@@ -67,6 +67,11 @@ class Certificate:
         return None
 
     @property
+    def short(self) -> str:
+        """The first 64 bits of the fingerprint, in groups that can be read out."""
+        return " ".join(self.fingerprint[place : place + 4] for place in range(0, 16, 4))
+
+    @property
     def days_left(self) -> float:
         """Days until it expires; negative if it has."""
         return (self.ends - datetime.now(UTC)).total_seconds() / 86400
@@ -224,29 +229,36 @@ def pin(folder: Path, file: Path, *, name: str | None = None) -> Certificate:
 
 
 class Trust:
-    """The pinned certificates of a folder, as they are when it is read.
+    """The pinned certificates of a folder, read anew whenever it changed.
 
     Expired certificates stay listed, so that a refusal can say why; TLS turns them away.
     """
 
     def __init__(self, folder: Path) -> None:
-        if not folder.is_dir():
-            raise InputError("trust", "must be a folder with pinned certificates", str(folder))
         self.folder = folder
-        self._by_fingerprint: dict[str, Certificate] = {}
-        for file in sorted(file for file in folder.glob("*.pem") if NAME.fullmatch(file.stem)):
-            for each in read_all(file):
+        self._seen: list[tuple[Path, int]] | None = None
+        self._pinned: list[Certificate] = []
+        self.all()
+
+    def all(self) -> list[Certificate]:
+        """Return every pinned certificate."""
+        if not self.folder.is_dir():
+            raise InputError("trust", "must be a folder with pinned certificates", str(self.folder))
+        files = sorted(file for file in self.folder.glob("*.pem") if NAME.fullmatch(file.stem))
+        seen = [(file, file.stat().st_mtime_ns) for file in files]
+        if seen != self._seen:
+            pinned = [(file, each) for file in files for each in read_all(file)]
+            for file, each in pinned:
                 if each.name != file.stem:
-                    raise InputError(
-                        f"{str(file)!r} must contain certificates of {file.stem!r}, got one of "
-                        f"{each.name!r}"
-                    )
-                self._by_fingerprint[each.fingerprint] = each
+                    rule = f"must contain certificates of {file.stem!r}, got one of {each.name!r}"
+                    raise InputError(f"{str(file)!r} {rule}")
+            self._seen, self._pinned = seen, [each for _, each in pinned]
+        return self._pinned
 
     def owner(self, fingerprint: str) -> str | None:
         """Return the site whose pinned certificate has this fingerprint."""
-        found = self._by_fingerprint.get(fingerprint)
-        return None if found is None or found.fault() else found.name
+        valid = (each for each in self.all() if each.fault() is None)
+        return next((each.name for each in valid if each.fingerprint == fingerprint), None)
 
     def bundle(self) -> bytes:
         """Return every pinned certificate, for a server."""
@@ -254,20 +266,16 @@ class Trust:
 
     def of(self, name: str) -> list[Certificate]:
         """Return the valid pinned certificates of one site; an error says why there is none."""
-        held = [each for each in self.all() if each.name == name]
-        valid = [each for each in held if each.fault() is None]
-        if not held:
+        pinned = [each for each in self.all() if each.name == name]
+        if not pinned:
             raise InputError(
                 f"no certificate of {name!r} is pinned in {str(self.folder)!r}: "
                 "`privote capc certs pin` pins one"
             )
+        valid = [each for each in pinned if each.fault() is None]
         if not valid:
-            raise InputError(f"the pinned certificate of {name!r} {held[-1].fault()}")
+            raise InputError(f"the pinned certificate of {name!r} {pinned[-1].fault()}")
         return valid
-
-    def all(self) -> list[Certificate]:
-        """Return every pinned certificate."""
-        return list(self._by_fingerprint.values())
 
 
 @dataclass(frozen=True)

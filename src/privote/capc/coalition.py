@@ -68,7 +68,7 @@ class _Pipe:
 
 
 class Local:
-    """How one party of a simulation reaches the others (:class:`privote.capc.parties.Transport`)."""
+    """How one party of a simulation reaches the others."""
 
     def __init__(self, simulation: Simulation, name: str) -> None:
         self._simulation, self._name = simulation, name
@@ -193,7 +193,10 @@ class Simulation:
         return transport
 
 
-QUERIER_NAME, GUARDIAN_NAME = "querier", "guardian"  # names of the two sites beside those that answer
+QUERIER_NAME, GUARDIAN_NAME = (
+    "querier",
+    "guardian",
+)  # names of the two sites beside those that answer
 _SCENES = 300  # private scenes of each site
 _GRID = 1 << 16  # steps of a whole vote where ballots are clipped
 # Says what comes next, and of how many steps, while it lasts; yields who is told how many are done.

@@ -47,9 +47,7 @@ class PrivacyGuardian(Party):
 
     role = GUARDIAN
 
-    def __init__(
-        self, *args: Any, ledger: Ledger, journal: GuardianJournal, **more: Any
-    ) -> None:
+    def __init__(self, *args: Any, ledger: Ledger, journal: GuardianJournal, **more: Any) -> None:
         super().__init__(*args, **more)
         self._journal = journal
         self._charges = Charges(
@@ -110,7 +108,7 @@ class PrivacyGuardian(Party):
     # -- the decision ------------------------------------------------------------------------------
 
     async def handle_decide(self, caller: str, ask: m.Decide) -> m.Message:
-        """Fix who counts and this side's share of the outcome, durably; then be ready to compute."""
+        """Fix who counts and this side's share of the outcome; then be ready to compute."""
         terms, run = self.terms, self._find(ask.run)
         if caller != run.querier or run.decided:
             raise PeerError(f"run {ask.run} is not {caller}'s to decide")
@@ -122,8 +120,9 @@ class PrivacyGuardian(Party):
         run.decided = True  # whatever happens: these masks and halves of noise are used once
         counting = parties if terms.allowance else ()
         before, fresh = self._journal.half(caller), words(self.entropy, len(counting))
-        inputs, programs = self._inputs(run, parties), decision_programs(
-            terms, caller, run.queries, parties
+        inputs, programs = (
+            self._inputs(run, parties),
+            decision_programs(terms, caller, run.queries, parties),
         )
         pieces = sliced(programs, inputs)
         if terms.allowance:

@@ -108,7 +108,7 @@ class _Journal:
 
 
 class GuardianJournal(_Journal):
-    """The guardian's: decisions, and its half u of what each party has left for each querying party.
+    """The guardian's: decisions, and by querying party its half u of what each party has left.
 
     The other half, left - u, is at the querying party. Both change together when a decision is
     committed; until then it is as if there had been none.
@@ -266,9 +266,7 @@ class QuerierJournal(_Journal):
 
     def unsettled(self) -> list[tuple[str, str, IntArray]]:
         """Return batch, run and share of what was decided and not yet opened."""
-        rows = self._run(
-            "SELECT batch, run, queries, table_ FROM batches WHERE phase = ?", DECIDED
-        )
+        rows = self._run("SELECT batch, run, queries, table_ FROM batches WHERE phase = ?", DECIDED)
         return [(batch, run, _table(queries, data)) for batch, run, queries, data in rows]
 
     def store(self, batch: str, labels: npt.NDArray[np.int8]) -> None:

@@ -22,15 +22,15 @@ from .programs import IntArray
 QUERYING, ANSWERING, GUARDIAN = "querying", "answering", "guardian"
 
 
-class Disconnected(PeerError):
+class Disconnected(PeerError):  # noqa: N818 - an event
     """The peer cannot be reached, or the connection broke: a call may or may not have arrived."""
 
 
-class SessionFailed(PeerError):
+class SessionFailed(PeerError):  # noqa: N818
     """A secure session ended without a result."""
 
 
-class Undecided(PeerError):
+class Undecided(PeerError):  # noqa: N818
     """The guardian holds no decision of this run: the batch must be decided anew."""
 
 
@@ -175,7 +175,7 @@ class OutcomeShare(Message, frozen=True, eq=False):
 
 
 class Status(Message, frozen=True):
-    """Querying party to guardian: what became of this batch?"""
+    """Querying party to guardian, which says what became of this batch."""
 
     terms: Digest
     batch: Digest

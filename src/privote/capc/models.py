@@ -364,6 +364,24 @@ def retrain_site(
     return _site_model(records, labels, new)
 
 
+def retrain_gain(
+    records: Records, labels: Sequence[str], X_new: Any, released: npt.ArrayLike
+) -> tuple[float, float]:
+    """Return balanced accuracy on own records held out in turn, without and with the new rows."""
+    new, turn = (
+        Records(X=X_new, Y=np.asarray(released, np.int8)),
+        np.arange(len(records.Y)) % _FOLDS,
+    )
+    sums = np.zeros(2)
+    for fold in range(_FOLDS):
+        held, rest = np.flatnonzero(turn == fold), np.flatnonzero(turn != fold)
+        part = Records(X=records.X[rest], Y=records.Y[rest])
+        for place, rows in enumerate((None, new)):
+            model = _site_model(part, labels, rows)
+            sums[place] += judge(model, records.X[held], records.Y[held])["BAC"] / _FOLDS
+    return float(sums[0]), float(sums[1])
+
+
 def judge(model: SiteModel, X: Any, Y: Labels) -> dict[str, Any]:
     """Return a model's figures on test rows, with its own thresholds; also label by label."""
     chance = model.predict_proba(X)

@@ -22,7 +22,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import grpc
 
@@ -81,7 +81,7 @@ class Link:
         self._blobs: asyncio.Queue[bytes] = asyncio.Queue(maxsize=8)
         self._ends: dict[int, asyncio.StreamWriter] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._failure: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
+        self._failure: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._folder: Path | None = None
         self._bye = False
 
@@ -109,12 +109,13 @@ class Link:
 
     async def guard(self, work: Awaitable[Some]) -> Some:
         """Return what ``work`` does; PeerError as soon as the session breaks."""
-        task = asyncio.ensure_future(work)
+        task: asyncio.Future[Any] = asyncio.ensure_future(work)
         try:
             await asyncio.wait({task, self._failure}, return_when=asyncio.FIRST_COMPLETED)
             if self._failure.done():
                 await self._failure
-            return await task
+            result: Some = await task
+            return result
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -288,7 +289,10 @@ class _Stream:
     """A gRPC stream as a wire, from either side."""
 
     def __init__(self, call: Any, end: Callable[[], Awaitable[None]]) -> None:
-        self._call, self.close = call, end
+        self._call, self._end = call, end
+
+    async def close(self) -> None:
+        await self._end()
 
     async def read(self) -> bytes | None:
         try:
@@ -430,9 +434,7 @@ class Network:
             "call": grpc.unary_unary_rpc_method_handler(call),
             "stream": grpc.stream_stream_rpc_method_handler(stream),
         }
-        server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(SERVICE, methods),)
-        )
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
         credentials = grpc.dynamic_ssl_server_credentials(configuration(), current, True)
         try:
             port = server.add_secure_port(listen, credentials)

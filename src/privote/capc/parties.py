@@ -93,7 +93,7 @@ class Party:
 
     async def handle(self, caller: str, message: m.Message) -> m.Message:
         """Return the reply to a call; never raises what a peer could cause."""
-        facts = {"site": self.name, "caller": caller, "call": message.kind}
+        facts: dict[str, Any] = {"site": self.name, "caller": caller, "call": message.kind}
         try:
             handler = getattr(self, f"handle_{message.kind}", None)
             if handler is None:

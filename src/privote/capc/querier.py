@@ -241,5 +241,3 @@ class QueryingParty(Party):
     def _stored(self, batch: str) -> LabelledBatch:
         facts, labels = self._journal.stored(batch)
         return LabelledBatch(labels=labels, **{**facts, "parties": tuple(facts["parties"])})
-
-

@@ -49,12 +49,8 @@ from .terms import Terms
 _MOST_BYTES = 1 << 20  # of a TOML file
 _ADDRESS = r"^([A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:]{2,45}\]):[0-9]{1,5}\Z"
 Address = Annotated[str, Meta(pattern=_ADDRESS)]
-#: What each program is called, and what it needs beside what all need.
-_PROGRAMS = {
-    GUARDIAN: ("guardian", "listen", "ledger"),
-    ANSWERING: ("answer", "listen", "model"),
-    QUERYING: ("query", "state"),
-}
+ROLES = {"guardian": GUARDIAN, "answer": ANSWERING, "query": QUERYING}  # by the program
+_NEEDS = {GUARDIAN: ("listen", "ledger"), ANSWERING: ("listen", "model"), QUERYING: ("state",)}
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
@@ -126,7 +122,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def _check(self, role: str) -> None:
         """Refuse a site that the coalition does not have in this role, or that lacks a key."""
-        known, (program, *needs) = self.terms.sites, _PROGRAMS[role]
+        known, program = self.terms.sites, {of: name for name, of in ROLES.items()}[role]
         if not self.terms.may_be(self.name, role):
             raise InputError(
                 "name", f"must be registered as {role} to run `privote capc {program}`", self.name
@@ -135,7 +131,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             if other not in known or other == self.name:
                 rule = f"must be addresses of other sites of the coalition ({', '.join(known)})"
                 raise InputError("addresses", rule, other)
-        missing = [key for key in needs if getattr(self, key) is None] + [
+        missing = [key for key in _NEEDS[role] if getattr(self, key) is None] + [
             f"addresses.{other}" for other in self.callees(role) if other not in self.addresses
         ]
         if missing:
@@ -238,9 +234,7 @@ def _party(site: Site, role: str) -> Party:
         assert site.state is not None
         journal_ = QuerierJournal(site.state / "answers.db", site.terms, site.name)
         kind, more = QueryingParty, {"journal": journal_}
-    return kind(
-        site.terms, site.name, network, engine, max_concurrent=site.max_concurrent, **more
-    )
+    return kind(site.terms, site.name, network, engine, max_concurrent=site.max_concurrent, **more)
 
 
 @contextlib.contextmanager
@@ -340,9 +334,9 @@ def check(site: Site, role: str) -> list[dict[str, str]]:
     look("own certificate", certificate)
     for peer in sorted(site.callers(role) | {*site.callees(role)}):
         look(f"certificate of {peer}", lambda p=peer: network.trust.of(p)[0].short)
-    look("secure engine", lambda: SecureEngine() and None)
+    look("secure engine", lambda: SecureEngine().name)
     if site.model is not None and role == ANSWERING:
-        look("model", lambda: SiteModel.load(site.model or "") and None)
+        look("model", lambda: ", ".join(SiteModel.load(str(site.model)).labels))
     for peer in site.callees(role):
         look(f"{peer} at {site.addresses[peer]}", lambda p=peer: asyncio.run(greet(p)))
     return rows

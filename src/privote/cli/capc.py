@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from privote.errors import InputError
+from privote.errors import ChargedError, InputError
 
 from . import options
 from .options import Group, MechanismFlags, derived
@@ -52,10 +53,9 @@ def guardian(
     json
         Log one JSON object a line.
     """
-    from privote.capc import site as sites
     from privote.capc.messages import GUARDIAN
 
-    sites.serve(sites.guardian, sites.Site.read(site, GUARDIAN), json=json)
+    _serve(site, GUARDIAN, json)
 
 
 @app.command()
@@ -81,10 +81,17 @@ def answer(
     json
         Log one JSON object a line.
     """
-    from privote.capc import site as sites
     from privote.capc.messages import ANSWERING
 
-    sites.serve(sites.answering, sites.Site.read(site, ANSWERING), json=json)
+    _serve(site, ANSWERING, json)
+
+
+def _serve(file: Path, role: str, json: bool) -> None:
+    from privote.capc.site import Site, logging_to, serve
+
+    site = Site.read(file, role)
+    with logging_to(sys.stderr, json=json):
+        serve(site, role)
 
 
 @app.command()
@@ -102,9 +109,9 @@ def query(
 
         privote capc query north/site.toml rows.npz --output answers
 
-    The guardian charges the batch first. A site that does not respond is left out. If fewer sites
-    respond than the terms require, there is no answer and the charge remains. After a failure, run
-    the command again: a batch that was charged but not decided is resumed.
+    All sites are greeted, then the guardian charges the batch. A site that does not respond is left
+    out. The same rows are charged once: if the command fails with exit code 6, or the labels are
+    wanted again, run it again, with any --output.
 
     labels.npz holds the labels, shape (rows, labels): 1, 0, or -1 where the gate abstained.
     statement.txt states the guarantee in plain words.
@@ -114,23 +121,30 @@ def query(
     site : SITE.toml
         This site's settings; they name the coalition's terms.
     rows
-        Rows to label: .npz (array X), .csv or .parquet, with the features that the terms list.
+        Rows to label: .csv or .parquet with the features that the terms name, in any order, or .npz
+        (array X, and feature_names if its columns are not in the order of the terms).
     output
         A folder for labels.npz, statement.txt and statement.json.
     """
     from privote.capc.messages import QUERYING
-    from privote.capc.site import Log, Site, ask
+    from privote.capc.site import Site, ask, logging_to, read_rows
     from privote.capc.statements import warn_of_quality, write
-    from privote.datasets.tables import table
 
     from .files import claimed_folder
     from .output import print_facts, print_json
 
-    read, data = Site.read(site, QUERYING), table(rows)
-    with claimed_folder(output, force=force):  # before anything is charged
-        warn_of_quality(read.terms, read.name, len(data.X))
-        facts, answers = ask(read, data.X, Log())
-        write(output, facts, read.terms, answers)
+    read = Site.read(site, QUERYING)
+    X = read_rows(rows, read.terms)
+    with claimed_folder(output, force=force), logging_to(sys.stderr, json=json):
+        warn_of_quality(read.terms, read.name, len(X))
+        facts, answers = ask(read, X)
+        try:
+            write(output, facts, read.terms, answers)
+        except OSError as error:
+            raise ChargedError(
+                f"the labels are kept in {str(read.state)!r}, but {str(output)!r} cannot be "
+                f"written ({error.strerror}); run the command again to write them at no charge"
+            ) from None
     if json:
         print_json({**facts, "output": str(output)})
         return
@@ -154,6 +168,48 @@ def _shown(facts: dict[str, Any]) -> dict[str, Any]:
         "seconds": facts["seconds"],
         "MB between sites": facts.get("megabytes"),
     }
+
+
+@app.command()
+def check(
+    site: Path,
+    *,
+    role: str = "answer",
+    json: bool = False,
+) -> None:
+    """Check a site's files and reach every peer that its program calls; nothing is charged.
+
+    Example:
+
+        privote capc check north/site.toml --role query
+
+    It looks at the terms, the certificates, the secure engine and the model, and greets the peers,
+    which compare the terms. Compare the printed fingerprints with the other sites' administrators.
+    Exit code 5 if anything failed.
+
+    Parameters
+    ----------
+    site : SITE.toml
+        This site's settings; they name the coalition's terms.
+    role : ROLE
+        The program to check: guardian, answer or query.
+    """
+    from privote.capc.site import ROLES, Site
+    from privote.capc.site import check as look
+    from privote.errors import PeerError
+
+    from .output import print_json, print_table
+
+    if role not in ROLES:
+        raise InputError("role", f"must be one of {', '.join(ROLES)}", role)
+    rows = look(Site.read(site, ROLES[role]), ROLES[role])
+    if json:
+        print_json({"checks": rows})
+    else:
+        print_table(rows, title="Checked; nothing was charged")
+    failed = [row["check"] for row in rows if row["result"] != "ok"]
+    if failed:
+        raise PeerError(f"failed: {', '.join(failed)}")
 
 
 @app.command()
@@ -192,7 +248,7 @@ def retrain(
     output
         The .npz file for the model.
     """
-    from privote.capc.models import Records, retrain_site
+    from privote.capc.models import Records, retrain_gain, retrain_site
     from privote.datasets.tables import table
     from privote.votes.arrays import ArrayFile
 
@@ -205,9 +261,9 @@ def retrain(
     names = [str(name) for name in received["label_names"]]
     new = table(rows)
     own = table(records, labels=options.names(labels) or (), features=new.feature_names)
-    model = retrain_site(
-        Records.under(names, own.X, own.Y, own.label_names), names, new.X, received["labels"]
-    )
+    have = Records.under(names, own.X, own.Y, own.label_names)
+    model = retrain_site(have, names, new.X, received["labels"])
+    before, after = retrain_gain(have, names, new.X, received["labels"])
     keep = (records, rows, answers)
     with claimed(output, force=force, suffixes=(".npz",), keep=keep, owner_only=True) as draft:
         model.save(draft)
@@ -215,9 +271,12 @@ def retrain(
         "own records": len(own),
         "rows that were labelled": len(new),
         "labels": ", ".join(model.labels),
+        "balanced accuracy before": before,
+        "balanced accuracy after": after,
         "written to": str(output),
     }
-    print_result(facts, json=json, title="Trained again")
+    caption = "Accuracy is measured on own records held out in turn: for this site's eyes only."
+    print_result(facts, json=json, title="Trained again", caption=caption)
 
 
 @app.command()
@@ -247,11 +306,9 @@ def simulate(
 
         privote capc simulate --parties 5 --queries 100 --output trial
 
-    The data are scenes of handwritten digits that come with privote. Unless --clear is given, each
-    site is a separate process with its own certificate, and all communication uses mutual TLS and
-    the secure engine, as between machines. The output folder holds every site's files, as examples
-    to copy. It takes a few seconds per site, minutes for 50 sites, and seconds in total with
-    --clear.
+    The data are scenes of handwritten digits that come with privote. All sites run in this process.
+    Unless --clear is given, they compute with the secure engine, as between machines: a few seconds
+    per site. examples/coalition runs sites as processes with certificates and mutual TLS.
 
     --seed selects the scenes. With --clear it also determines masks and noise; the result is then
     marked SIMULATED and protects nobody.
@@ -265,8 +322,8 @@ def simulate(
     queries
         Number of scenes to label.
     clear
-        Run in one process with messages in clear text, for large studies. There is no secrecy; the
-        result is marked INSECURE.
+        Compute in clear text, for large studies. There is no secrecy; the result is marked
+        INSECURE.
     epsilon
         Privacy budget of each answering site, with ``delta``.
     delta
@@ -311,8 +368,6 @@ def _show_simulation(facts: dict[str, Any], output: Path) -> None:
         "the true\nlabels; an abstention counts as 0. In a real coalition nobody sees votes or "
         f"their majority.\nLabels and statement: {output / 'answers'}"
     )
-    if facts["engine"] != "clear":
-        say(f"Every site's files, keys and log: {output}")
 
 
 @certificates.command()
@@ -369,7 +424,7 @@ def pin(
 
     First compare the fingerprint with the site's administrator, over a channel you trust. A site
     may have two pinned certificates. To revoke trust, remove the site's file from the folder.
-    Restart the programs after either change: they read the folder at start-up.
+    Running programs notice either change.
 
     Parameters
     ----------
@@ -425,6 +480,34 @@ def list_them(
         )
     else:
         say(f"No certificate is pinned in {trust}.")
+
+
+@certificates.command()
+def show(
+    file: Path,
+    *,
+    json: bool = False,
+) -> None:
+    """Show the certificates in a file, with the short fingerprint to compare by telephone.
+
+    Example:
+
+        privote capc certs show south.pem
+
+    Parameters
+    ----------
+    file : NAME.pem
+        A certificate, one's own or another site's.
+    """
+    from privote.capc import certs
+
+    from .output import print_json, print_table
+
+    rows = [{**_row(each, ""), "short": each.short} for each in certs.read_all(file)]
+    if json:
+        print_json({"certificates": rows})
+        return
+    print_table([{key: row[key] for key in ("site", "status", "until", "short")} for row in rows])
 
 
 def _row(each: Certificate, held: str) -> dict[str, Any]:
