@@ -7,18 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.capc.coalitions import terms_of
+from tests.capc.coalitions import charges_of, terms_of
 from tests.refusals import refused
 
 import privote as pv
-from privote.capc.charges import Charges, Prices
+from privote.capc.charges import Prices
+from privote.capc.journal import GuardianJournal
 from privote.guardian import Accounts
 
 TAU = pv.TauVoting(sigma=4.0, tau=1.3, grid=64)
-
-
-def charges(ledger: pv.Ledger, *, seed: bool = False, **more: Any) -> Charges:
-    return Charges(terms_of(**more), ledger, simulated=seed)
 
 
 def charged(ledger: pv.Ledger) -> list[dict[str, Any]]:
@@ -26,24 +23,24 @@ def charged(ledger: pv.Ledger) -> list[dict[str, Any]]:
 
 
 def test_every_batch_costs_everybody_but_who_asks_its_worst_case() -> None:
-    some = charges(pv.Ledger.in_memory(), queriers=("q0", "p0"))
+    some = charges_of(terms_of(queriers=("q0", "p0")))
     mechanism = some.terms.mechanism
     for querier, queries, parties in (("q0", 7, ["p0", "p1", "p2"]), ("p0", 1, ["p1", "p2"])):
         before = len(charged(some.ledger))
-        some.take(querier, queries, "a" * 32)
+        some.reserve(querier, queries, f"{querier:a>64}")
         entries = charged(some.ledger)[before:]
         assert [entry["dataset"] for entry in entries] == parties
         for entry in entries:
             wanted = queries * mechanism.worst_case_rdp(len(parties), 2)
             np.testing.assert_array_equal(entry["rdp"], wanted)
             assert (entry["consumer"], entry["queries"], entry["labels"]) == (querier, queries, 2)
-            assert entry["batch"] == "a" * 32
+            assert entry["batch"] == f"{querier:a>64}"
     assert some.ledger.verify().ok
 
 
 def test_nothing_is_charged_if_one_budget_does_not_allow_it() -> None:
     ledger = pv.Ledger.in_memory()
-    one = charges(ledger, epsilon=30.0)
+    one = charges_of(terms_of(epsilon=30.0), ledger)
     budget = pv.Budget(epsilon=30.0, delta=1e-5).shared()
     ledger.set_budget(budget, dataset="p2")
     rest = 0.99 * ledger.reading().slope(pv.DEFAULT_ORDERS, "p2")
@@ -53,7 +50,7 @@ def test_nothing_is_charged_if_one_budget_does_not_allow_it() -> None:
     )
     before = ledger.published()
     with pytest.raises(pv.BudgetError, match=r"set 'p2' .*allows 0 more queries of q0"):
-        one.take("q0", 3, "a" * 32)
+        one.reserve("q0", 3, "a" * 64)
     assert ledger.published() == before
 
 
@@ -82,10 +79,11 @@ def test_an_allowance_is_charged_once_for_life(tmp_path: Path) -> None:
         "epsilon": 25.0,
         "queriers": ("q0", "q1", "q2"),
     }
-    for querier in ("q0", "q1", "q0", "q2", "q2"):
+    for turn, querier in enumerate(("q0", "q1", "q0", "q2", "q2")):
         ledger = pv.Ledger.open(tmp_path / "ledger.db")
-        some = charges(ledger, **settings)
-        some.take(querier, 100, "a" * 32)
+        terms = terms_of(**settings)
+        journal = GuardianJournal(tmp_path / "journal", terms, "pg")
+        charges_of(terms, ledger, journal).reserve(querier, 100, f"{turn:064x}")
         ledger.close()
     ledger = pv.Ledger.open(tmp_path / "ledger.db")
     entries = charged(ledger)
@@ -97,15 +95,16 @@ def test_an_allowance_is_charged_once_for_life(tmp_path: Path) -> None:
         assert 0 < row["used"] <= row["epsilon"]
     # Other terms of the promise are another allowance, and there is no room for it.
     with refused(None, pv.BudgetError):
-        charges(ledger, **{**settings, "labels": 3}).take("q0", 1, "b" * 32)
+        charges_of(terms_of(**{**settings, "labels": 3}), ledger).reserve("q0", 1, "b" * 64)
     # Terms that the promise does not rest on may change.
-    charges(ledger, **settings, timeout=99.0, most_queries=7).take("q0", 1, "b" * 32)
+    changed = terms_of(**settings, timeout=99.0, most_queries=7)
+    charges_of(changed, ledger, journal).reserve("q0", 1, "b" * 64)
     assert charged(ledger) == entries
 
 
 def test_nobody_else_goes_on_with_a_coalitions_account() -> None:
-    some = charges(pv.Ledger.in_memory(), guarantee="allowance", epsilon=25.0)
-    some.take("q0", 1, "a" * 32)
+    some = charges_of(terms_of(guarantee="allowance", epsilon=25.0))
+    some.reserve("q0", 1, "a" * 64)
     before = some.ledger.published()
     with pytest.raises(pv.BudgetError):
         pv.label(
@@ -125,7 +124,7 @@ def test_what_is_called_charged_is_what_was_charged() -> None:
         terms_of(epsilon=100.0),
     ):
         ledger = pv.Ledger.in_memory()
-        Charges(terms, ledger).take("q0", 5, "a" * 32)
+        charges_of(terms, ledger).reserve("q0", 5, "a" * 64)
         each = [pv.epsilon(e["rdp"], e["orders"], terms.delta) for e in charged(ledger)]
         said = Prices(terms).charged("q0", 5)
         assert list(said.values()) == pytest.approx(each, rel=1e-12)

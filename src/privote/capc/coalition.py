@@ -146,7 +146,14 @@ class Simulation:
             journal=self.journal(querier),
             max_concurrent=self._sessions,
         )
-        return self._runner.run(party.ask(rows))
+        return self._runner.run(self._asked(party, rows))
+
+    async def _asked(self, party: QueryingParty, rows: Any) -> LabelledBatch:
+        try:
+            return await party.ask(rows)
+        finally:
+            for program in self.programs.values():
+                await program.stop()
 
     def start(self, site: str) -> None:
         """Start the guardian or an answering party: memory empty, disk as it is."""

@@ -164,19 +164,18 @@ class QueryingParty(Party):
 
     async def _request(self, batch: str, queries: int) -> m.Grant:
         """Have the batch charged, unless it was; on disk before and after."""
-        guardian, before = self.terms.guardian, self._journal.phase(batch)
-        if before is None:
+        guardian = self.terms.guardian
+        if self._journal.phase(batch) is None:
             self._journal.enter(batch, REQUESTED)
         ask = m.RequestBatch(self.digest, batch, queries, self._journal.version())
         try:
             grant = await self.call(guardian, ask, m.Grant)
-        except m.Disconnected:
+        except BudgetError:
+            self._journal.forget(batch)
+            raise
+        except PrivoteError:  # it may have been charged all the same
             status = m.Status(self.digest, batch)
             if (await self.call(guardian, status, m.BatchStatus)).state == UNKNOWN:
-                self._journal.forget(batch)
-            raise
-        except PrivoteError as error:
-            if before is None or isinstance(error, BudgetError):
                 self._journal.forget(batch)
             raise
         self._journal.enter(batch, GRANTED)
