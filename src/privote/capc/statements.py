@@ -215,6 +215,7 @@ def write(folder: Path, facts: dict[str, Any], terms: Terms, answers: LabelledBa
             stream,
             labels=answers.labels,
             label_names=np.array(terms.labels),
+            feature_names=np.array([] if isinstance(terms.features, int) else terms.features),
             written=json.dumps(written(1)),
         )
     write_statement(_Stated(facts), folder / "statement.txt")
