@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.capc.coalitions import terms_of
 
 import privote as pv
 from privote.capc.journal import GuardianJournal
@@ -43,7 +44,7 @@ def votes(path: Path) -> Path:
 
 
 def journal(path: Path) -> Path:
-    GuardianJournal(file := path / "journal.db", "promise", "site").close()
+    GuardianJournal(file := path / "journal.db", terms_of(), "pg").close()
     return file
 
 
@@ -74,7 +75,8 @@ def edit_arrays(name: str, file: Path) -> None:
 def edit_database(file: Path) -> None:
     with sqlite3.connect(file) as connection:
         connection.executescript(
-            "PRAGMA user_version=77; UPDATE facts SET value = '9.1' WHERE name = 'version'"
+            "UPDATE facts SET value = '77' WHERE name = 'format';"
+            "UPDATE facts SET value = '9.1' WHERE name = 'version'"
         )
 
 
@@ -83,7 +85,7 @@ FILES: dict[str, tuple[Any, Any, Any]] = {
     "release": (released, partial(edit_arrays, "facts"), pv.Release.load),
     "model": (model, partial(edit_arrays, "written"), SiteModel.load),
     "votes": (votes, partial(edit_arrays, "written"), read),
-    "journal": (journal, edit_database, lambda f: GuardianJournal(f, "promise", "site")),
+    "journal": (journal, edit_database, lambda f: GuardianJournal(f, terms_of(), "pg")),
     "student": (student, edit_student, load_student),
 }
 

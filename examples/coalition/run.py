@@ -15,10 +15,9 @@ import time
 from pathlib import Path
 
 import numpy as np
+from processes import LISTENING, free_addresses
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
-
-from processes import LISTENING, free_addresses
 
 from privote.capc.certs import make, pin
 from privote.capc.models import SiteModel

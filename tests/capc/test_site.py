@@ -1,4 +1,4 @@
-"""A site: files read strictly, with errors that name file and key; files that the example writes."""
+"""A site: files read strictly, with errors that name file and key; the example's files."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.capc.coalitions import processes, random_models, terms_of
 from tests.refusals import refused
 
 from privote import BinaryVoting, Gate, TauVoting
-from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING
 from privote.capc.logs import Lines
+from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING
 from privote.capc.site import Site, read_rows, read_terms
 from privote.errors import InputError
 from privote.mechanisms import Mechanism

@@ -18,8 +18,8 @@ from tests.capc.coalitions import terms_of
 
 import privote as pv
 from privote.audit.reference import renyi
-from privote.capc.programs import AllowanceProgram, DecisionProgram
 from privote.capc.parties import decision_programs, offset
+from privote.capc.programs import AllowanceProgram, DecisionProgram
 from privote.capc.terms import Terms
 
 ORDERS = np.array([1.1, 2.0, 5.0, 30.0])
