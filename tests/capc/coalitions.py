@@ -130,7 +130,7 @@ def terms_of(
 
 def charges_of(terms: Terms, ledger: pv.Ledger | None = None, journal: Any = None) -> Charges:
     """Return what reserves batches of these terms, as a guardian does."""
-    journal = journal or GuardianJournal(":memory:", terms, terms.guardian)
+    journal = journal or GuardianJournal(None, terms, terms.guardian)
     ledger = ledger or pv.Ledger.in_memory()
     return Charges(terms, ledger, simulated=False, insecure=False, journal=journal)
 

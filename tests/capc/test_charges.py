@@ -84,6 +84,7 @@ def test_an_allowance_is_charged_once_for_life(tmp_path: Path) -> None:
         terms = terms_of(**settings)
         journal = GuardianJournal(tmp_path / "journal", terms, "pg")
         charges_of(terms, ledger, journal).reserve(querier, 100, f"{turn:064x}")
+        journal.close()
         ledger.close()
     ledger = pv.Ledger.open(tmp_path / "ledger.db")
     entries = charged(ledger)

@@ -147,7 +147,7 @@ def check(run: Crashing, terms: Terms, asked: int) -> None:
         assert set(charged.values()) == {QUERIES * asked}, "a batch was charged twice"
         return
     assert Counter(e["dataset"] for e in entries) == Counter(dict.fromkeys(terms.parties, 1))
-    halves = [run.journal(site).half(*key) for site, key in (("pg", ("q0",)), ("q0", ()))]
+    halves = [run.journal(site).halves(*key)[1] for site, key in (("pg", ("q0",)), ("q0", ()))]
     for place, (party, allowance) in enumerate(Prices(terms).allowances("q0").items()):
         left = (halves[0].get(party, allowance) + halves[1].get(party, 0) + 2**63) % 2**64 - 2**63
         spent = asked * int(run.ballots[:, place].sum())  # type: ignore[attr-defined]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-import sqlite3
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,80 +23,95 @@ TERMS = terms_of(guarantee="allowance", epsilon=40.0)
 PAD = np.array([[1, -1], [2**63 - 1, 0]], np.int64)
 
 
-def guardians(folder: Path) -> GuardianJournal:
-    return GuardianJournal(folder / "pg.journal", TERMS, "pg")
+class Disk:
+    """A journal that is opened anew for every step, as after a crash in between."""
+
+    def __init__(self, kind: Callable[..., Any], *args: Any) -> None:
+        self._kind, self._args = kind, args
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: Any) -> Any:
+            journal = self._kind(*self._args)
+            try:
+                return getattr(journal, name)(*args)
+            finally:
+                journal.close()
+
+        return call
 
 
-def test_a_decision_counts_when_it_is_committed(tmp_path: Path) -> None:
-    guardians(tmp_path).reserve(A, "q", 2, {"p": 9, "r": 9})
-    assert guardians(tmp_path).decide(A, R, {"p": -7}, PAD) == 1
-    assert guardians(tmp_path).half("q") == {"p": 9, "r": 9}
-    assert guardians(tmp_path).state(A) == RESERVED
+@pytest.fixture
+def guardian(tmp_path: Path) -> Any:
+    return Disk(GuardianJournal, tmp_path / "pg", TERMS, "pg")
+
+
+def test_a_decision_counts_when_it_is_committed(guardian: Any) -> None:
+    guardian.reserve(A, "q", 2)
+    assert guardian.decide(A, R, {"p": -7}, PAD) == 1
+    assert (guardian.halves("q"), guardian.state(A)) == ((0, {}), RESERVED)
     for _ in range(2):  # asked again, it is the same
-        guardians(tmp_path).commit("q", R)
-        journal = guardians(tmp_path)
-        assert (journal.state(A), journal.state(B)) == (COMMITTED, UNKNOWN)
-        assert journal.half("q") == {"p": 2**64 - 7, "r": 9}
-        journal.check_version("q", 1)
-        np.testing.assert_array_equal(journal.decision("q", R), PAD)
-        assert journal.decision("other", R) is None
+        guardian.commit(A)
+        assert (guardian.state(A), guardian.state(B)) == (COMMITTED, UNKNOWN)
+        assert guardian.halves("q") == (1, {"p": 2**64 - 7})
+        batch, pad = guardian.decision("q", R)
+        assert batch == A
+        np.testing.assert_array_equal(pad, PAD)
+        assert guardian.decision("other", R) is None
     with refused(None, PeerError):
-        guardians(tmp_path).decide(A, S, {}, PAD)  # never again
+        guardian.decide(A, S, {}, PAD)  # never again
 
 
-def test_a_decision_that_was_not_committed_is_forgotten_by_the_next(tmp_path: Path) -> None:
-    journal = guardians(tmp_path)
-    journal.reserve(A, "q", 2, {"p": 9})
-    journal.reserve(B, "q", 2, {"p": 9})
-    journal.decide(A, R, {"p": 1}, PAD)
-    assert journal.decide(B, S, {"p": 2}, PAD) == 1
-    assert journal.decision("q", R) is None
-    journal.commit("q", R)
-    assert (journal.state(A), journal.half("q")) == (RESERVED, {"p": 9})
+def test_of_two_decisions_on_the_same_counts_one_is_committed(guardian: Any) -> None:
+    for batch, run in ((A, R), (B, S)):
+        guardian.reserve(batch, "q", 2)
+        assert guardian.decide(batch, run, {"p": 1}, PAD) == 1
+    guardian.commit(B)
+    assert guardian.decision("q", R) is None
+    assert guardian.decide(A, R, {"p": 2}, PAD) == 2
     for querier, queries in (("other", 2), ("q", 3)):
         with refused(None, PeerError):
-            journal.reserve(A, querier, queries, {})
+            guardian.reserve(A, querier, queries)
 
 
 def test_labels_and_halves_are_stored_together(tmp_path: Path) -> None:
-    def journal() -> QuerierJournal:
-        return QuerierJournal(tmp_path / "q.db", TERMS, "q")
-
-    rows = identity(2, 4)
-    batch = journal().digest(rows, TERMS)
-    assert batch == journal().digest(rows.copy(), TERMS)
-    assert batch != journal().digest(rows[::-1], TERMS)
-    assert batch != QuerierJournal(":memory:", TERMS, "q").digest(rows, TERMS), "it is keyed"
-    journal().enter(batch, GRANTED)
-    journal().decided(batch, R, 1, {"p": 5}, {"some": "facts"}, PAD)
-    assert (journal().phase(batch), journal().version(), journal().half()) == (DECIDED, 0, {})
-    ((found, run, share),) = journal().unsettled()
+    journal: Any = Disk(QuerierJournal, tmp_path / "q", TERMS, "q")
+    rows = np.eye(2, 4, dtype=np.int64)
+    batch = journal.digest(rows, TERMS)
+    assert batch == journal.digest(rows.copy(), TERMS)
+    assert batch != journal.digest(rows[::-1], TERMS)
+    assert batch != QuerierJournal(None, TERMS, "q").digest(rows, TERMS), "it is keyed"
+    journal.enter(batch, GRANTED)
+    journal.decided(batch, (R, 1), {"p": 5}, {"some": "facts"}, PAD)
+    assert (journal.phase(batch), journal.halves()) == (DECIDED, (0, {}))
+    ((found, run, share),) = journal.unsettled()
     assert (found, run) == (batch, R)
     np.testing.assert_array_equal(share, PAD)
     labels = np.array([[1, 0], [-1, 1]], np.int8)
-    journal().store(batch, labels)
-    assert (journal().phase(batch), journal().version(), journal().half()) == (STORED, 1, {"p": 5})
-    facts, kept = journal().stored(batch)
+    journal.store(batch, labels)
+    assert (journal.phase(batch), journal.halves()) == (STORED, (1, {"p": 5}))
+    facts, kept = journal.stored(batch)
     assert facts == {"some": "facts"}
     np.testing.assert_array_equal(kept, labels)
     with refused("batch"):
-        journal().stored(A)
+        journal.stored(A)
 
 
-def test_a_journal_belongs_to_one_promise_and_site(tmp_path: Path) -> None:
-    guardians(tmp_path).close()
+def test_a_journal_belongs_to_one_promise_site_and_process(tmp_path: Path, guardian: Any) -> None:
+    guardian.reserve(A, "q", 2)
     for terms, owner in ((terms_of(), "pg"), (TERMS, "another")):
         with refused(None, InputError):
-            GuardianJournal(tmp_path / "pg.journal", terms, owner)
-    with refused(None, InputError):
-        QuerierJournal(tmp_path / "pg.journal", TERMS, "pg")
-    with closing(sqlite3.connect(tmp_path / "pg.journal")) as file, file:
-        file.execute("UPDATE facts SET value = '3' WHERE name = 'format'")
-    with refused(None, LedgerError):
-        guardians(tmp_path)
-    (tmp_path / "text").write_text("not a database, but long enough to look like one" * 30)
-    with refused(None, LedgerError):
-        GuardianJournal(tmp_path / "text", TERMS, "pg")
+            GuardianJournal(tmp_path / "pg", terms, owner)
+    with refused(None, pv.PrivoteError):
+        QuerierJournal(tmp_path / "pg", TERMS, "pg")
+    journal = GuardianJournal(tmp_path / "pg", TERMS, "pg")
+    with refused("output"):
+        GuardianJournal(tmp_path / "pg", TERMS, "pg")
+    journal.close()
+    facts = tmp_path / "pg" / "journal.json"
+    for text in ("{", json.dumps({**json.loads(facts.read_text()), "format": 3})):
+        facts.write_text(text)
+        with refused(None, LedgerError):
+            guardian.reserve(A, "q", 2)
 
 
 def test_a_deleted_journal_does_not_give_the_allowance_again() -> None:
@@ -121,10 +137,9 @@ def test_a_journal_put_back_releases_nothing_twice(guarantee: str, tmp_path: Pat
         with refused(None, pv.PrivoteError):
             run.ask("q0", identity(2, 4))  # too few: nothing is charged
         run.start("p1")
-        shutil.copy(tmp_path / site, tmp_path / "copy")
+        copy = shutil.copytree(tmp_path / site, tmp_path / f"copy-{site}")
         run.ask("q0", identity(2, 4))
-        shutil.copy(tmp_path / "copy", tmp_path / site)
-        run._journals[site] = kind(tmp_path / site, terms, site)
+        run._journals[site] = kind(copy, terms, site)
         run.start("pg")
         if site == "q0" or guarantee == "allowance":
             with pytest.raises(pv.PrivoteError):

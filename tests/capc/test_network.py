@@ -87,12 +87,12 @@ class Town:
     async def open(self) -> AsyncIterator[Any]:
         """Serve; yields what asks a batch as east."""
         terms, models = self.terms, random_models(self.terms)
-        journal = GuardianJournal(":memory:", terms, terms.guardian)
+        journal = GuardianJournal(None, terms, terms.guardian)
         more = {"ledger": Ledger.in_memory(), "journal": journal}
         self.parties[terms.guardian] = self.party(PrivacyGuardian, terms.guardian, **more)
         for name in terms.parties:
             self.parties[name] = self.party(AnsweringParty, name, model=models[name])
-        own = QuerierJournal(":memory:", terms, "east")
+        own = QuerierJournal(None, terms, "east")
         async with AsyncExitStack() as stack:
             for name, party in self.parties.items():
                 assert isinstance(party.transport, Network)

@@ -28,10 +28,6 @@ from ..files import complete
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _MOST_BYTES = 64 * 1024  # of a file with certificates
 _MOST_DAYS = 3650
-_NO_USES = (
-    *("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
-    *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
-)
 _EARLY = timedelta(minutes=5)  # clocks of sites differ a little
 
 
@@ -118,7 +114,6 @@ def _signed(name: str, days: int) -> tuple[bytes, bytes]:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     begins = datetime.now(UTC) - _EARLY
-    uses = dict.fromkeys(_NO_USES, False)
     both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     certificate = (
         x509.CertificateBuilder()
@@ -130,7 +125,7 @@ def _signed(name: str, days: int) -> tuple[bytes, bytes]:
         .not_valid_after(begins + timedelta(days=days) + _EARLY)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.KeyUsage(digital_signature=True, **uses), critical=True)
+        .add_extension(x509.KeyUsage(True, *[False] * 8), critical=True)  # it signs handshakes
         .add_extension(x509.ExtendedKeyUsage(both), critical=False)
         .sign(key, hashes.SHA256())
     )

@@ -188,11 +188,11 @@ class Charges:
                     elif (batch, party) not in charged:
                         more = {**facts, "batch": batch}
                         accounts.charge_batch(each, queries, totals, facts=more)
-        self._journal.reserve(batch, querier, queries, self.prices.allowances(querier))
+        self._journal.reserve(batch, querier, queries)
 
-    def commit(self, querier: str, run: str) -> None:
-        """Enter, once, that a decision of a reserved batch is released."""
-        self._journal.commit(querier, run)
+    def commit(self, batch: str) -> None:
+        """Enter, once, that the decision of a reserved batch is released."""
+        self._journal.commit(batch)
 
     def _accounts(self, party: str, querier: str) -> Accounts:
         terms = self.terms

@@ -61,15 +61,14 @@ def runtime_config() -> Any:
     return config
 
 
-def link_description(own: str, other: str, side_rank: int, timeout: float) -> Any:
-    """Return where the two sides listen: unix sockets only, this side on ``own``."""
+def link_description(folder: Path, side_rank: int, timeout: float) -> Any:
+    """Return where the two sides listen: unix sockets only."""
     from spu import libspu
 
     description = libspu.link.Desc()
     description.id = "privote"
-    addresses = [f"unix:{own}", f"unix:{other}"]
-    for rank, name in enumerate(("querier", "peer")):
-        description.add_party(name, addresses[rank ^ side_rank])
+    for rank, name in enumerate(SIDES):
+        description.add_party(name, f"unix:{folder / (OWN if rank == side_rank else OTHER)}")
     description.recv_timeout_ms = max(1000, int(1000 * timeout))
     description.http_timeout_ms = 20_000
     description.connect_retry_times = 100
@@ -259,7 +258,7 @@ class Runner:
         from spu import libspu
 
         self.side, self.rank = side, SIDES.index(side)
-        description = link_description(str(folder / OWN), str(folder / OTHER), self.rank, timeout)
+        description = link_description(folder, self.rank, timeout)
         self._connection = libspu.link.create_brpc(description, self.rank)
         self._runtime = spu.Runtime(self._connection, config)
         self._io = spu.Io(2, config)

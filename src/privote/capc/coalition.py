@@ -169,7 +169,7 @@ class Simulation:
         """Return a site's journal, which outlasts its programs."""
         if site not in self._journals:
             kind = GuardianJournal if site == self.terms.guardian else QuerierJournal
-            self._journals[site] = kind(":memory:", self.terms, site)
+            self._journals[site] = kind(None, self.terms, site)
         return self._journals[site]
 
     @property

@@ -2,7 +2,8 @@
 
 Each session runs in a process of its own (:mod:`privote.capc.cheetah`), which speaks only over unix
 sockets in a folder that nobody else may enter. Both sides compile the programs themselves and
-compare digests before anything is run. Whatever carries the bytes is a :class:`Channel`.
+compare digests before anything is run. What carries the bytes is a
+:class:`privote.capc.network.Link`.
 """
 
 from __future__ import annotations
@@ -13,11 +14,9 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping, Sequence
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -25,28 +24,13 @@ import numpy as np
 from ..errors import InputError, PeerError, missing_extra, positive
 from .programs import PEER, QUERIER, IntArray, Program
 
-Some = TypeVar("Some")
+if TYPE_CHECKING:
+    from .network import Link
+
 Inputs = Sequence[Mapping[str, IntArray]]
 Outputs = list[dict[str, IntArray]]
 
 OWN, OTHER = "self.sock", "peer.sock"
-
-
-class Channel(Protocol):
-    """How the two sides of one session reach each other."""
-
-    async def exchange(self, data: bytes) -> bytes:
-        """Send ``data`` and return what the other side gave to its own call."""
-
-    async def guard(self, work: Awaitable[Some]) -> Some:
-        """Return what ``work`` does; PeerError as soon as the channel breaks."""
-
-    def sockets(self) -> AbstractAsyncContextManager[Path]:
-        """Return a folder that only this user may enter.
-
-        The engine listens on ``self.sock`` in it; whoever connects to ``peer.sock`` in it reaches
-        the other side's ``self.sock``.
-        """
 
 
 _FAREWELL = 5.0  # seconds for the peer to say that it is done too
@@ -74,7 +58,7 @@ class SecureEngine:
         programs: Sequence[Program],
         side: str,
         inputs: Inputs,
-        channel: Channel,
+        channel: Link,
         *,
         deadline: float,
     ) -> Outputs | None:
@@ -113,20 +97,14 @@ class SecureEngine:
         _check(programs, side, inputs)
         try:
             async with asyncio.timeout(seconds):
-                outputs = await channel.guard(
-                    self._computed(programs, side, inputs, channel, seconds)
-                )
+                work = self._computed(programs, side, inputs, channel, seconds)
+                outputs = await channel.guard(work)
         except TimeoutError:
             raise PeerError(f"the computation did not finish within {seconds:g} s") from None
         return outputs if side == QUERIER else None
 
     async def _computed(
-        self,
-        programs: Sequence[Program],
-        side: str,
-        inputs: Inputs,
-        channel: Channel,
-        seconds: float,
+        self, programs: Sequence[Program], side: str, inputs: Inputs, channel: Link, seconds: float
     ) -> Outputs:
         async with channel.sockets() as folder, _worker() as worker:
             facts = {
@@ -159,12 +137,7 @@ class ClearEngine(SecureEngine):
         pass
 
     async def _computed(
-        self,
-        programs: Sequence[Program],
-        side: str,
-        inputs: Inputs,
-        channel: Channel,
-        seconds: float,
+        self, programs: Sequence[Program], side: str, inputs: Inputs, channel: Link, seconds: float
     ) -> Outputs:
         await _agree(channel, repr(list(programs)).encode())
         if side == PEER:
@@ -186,7 +159,7 @@ def _check(programs: Sequence[Program], side: str, inputs: Inputs) -> None:
         carried = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
 
 
-async def _agree(channel: Channel, digest: bytes) -> None:
+async def _agree(channel: Link, digest: bytes) -> None:
     """Compare a digest of all that must be the same on both sides, before anything is run."""
     if await channel.exchange(digest) != digest:
         raise PeerError("the peer runs another program, engine or version; nothing was computed")

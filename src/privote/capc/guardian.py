@@ -66,8 +66,12 @@ class PrivacyGuardian(Party):
     async def handle_request_batch(self, caller: str, ask: m.RequestBatch) -> m.Message:
         """Charge a batch, or find that it was charged, and begin a run of it."""
         self._check_asker(caller, ask.queries)
-        if self.terms.allowance:
-            self._journal.check_version(caller, ask.version)
+        own = self._journal.halves(caller)[0]
+        if self.terms.allowance and ask.version != own:
+            raise PeerError(
+                f"{caller} holds version {ask.version} of the running counts, the guardian version "
+                f"{own}: one of the two journals was lost or replaced by an older one"
+            )
         state = self._charges.state(ask.batch)
         if state == COMMITTED:
             raise PeerError(
@@ -119,7 +123,7 @@ class PrivacyGuardian(Party):
             )
         run.decided = True  # whatever happens: these masks and halves of noise are used once
         counting = parties if terms.allowance else ()
-        before, fresh = self._journal.half(caller), words(self.entropy, len(counting))
+        before, fresh = self._journal.halves(caller)[1], words(self.entropy, len(counting))
         inputs, programs = (
             self._inputs(run, parties),
             decision_programs(terms, caller, run.queries, parties),
@@ -127,7 +131,8 @@ class PrivacyGuardian(Party):
         pieces = sliced(programs, inputs)
         if terms.allowance:
             # Between chunks the halves are of this session only; the last one is the journal's.
-            first = to_words(before, counting)
+            # At first it is all that was charged.
+            first = to_words(before, counting, self._charges.prices.allowances(caller))
             halves = [first, *(words(self.entropy, len(parties)) for _ in programs[1:]), fresh]
             for piece, left, after in zip(pieces, halves, halves[1:], strict=False):
                 piece |= {"left": left, "fresh": after}
@@ -169,10 +174,11 @@ class PrivacyGuardian(Party):
 
     async def handle_done(self, caller: str, done: m.Done) -> m.Message:
         """Commit a decision and return this side's share; asked again, it is the same share."""
-        pad = self._journal.decision(caller, done.run)
-        if pad is None:
+        decision = self._journal.decision(caller, done.run)
+        if decision is None:
             raise m.Undecided(f"run {done.run} is not decided here: the batch is decided anew")
-        self._charges.commit(caller, done.run)
+        batch, pad = decision
+        self._charges.commit(batch)
         self._runs.pop(done.run, None)
         return m.OutcomeShare(pad)
 

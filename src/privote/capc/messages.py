@@ -62,11 +62,6 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
 
 
-def is_name(value: Any) -> bool:
-    """Return whether this can name a site: letters, digits, dots and dashes, at most 64."""
-    return isinstance(value, str) and re.match(_NAME, value) is not None
-
-
 class Message(
     msgspec.Struct,
     frozen=True,
@@ -82,6 +77,12 @@ class Message(
         return str(self.__struct_config__.tag)
 
 
+class Request(Message, frozen=True):
+    """What is asked under these terms."""
+
+    terms: Digest
+
+
 class Hello(Message, frozen=True):
     """The first call to every site, and its reply: the terms and the engine must be the same."""
 
@@ -89,14 +90,13 @@ class Hello(Message, frozen=True):
     engine: Name
 
 
-class RequestBatch(Message, frozen=True):
+class RequestBatch(Request, frozen=True):
     """Querying party to guardian: charge a batch, unless that was done before.
 
     ``batch`` is a keyed digest of the rows; ``version`` counts the decisions whose outcome the
     querying party has stored.
     """
 
-    terms: Digest
     batch: Digest
     queries: Count
     version: Annotated[int, Meta(ge=0, le=_MOST // 2)]  # a decision gets the next one
@@ -109,10 +109,9 @@ class Grant(Message, frozen=True):
     resumed: bool
 
 
-class RequestBallots(Message, frozen=True):
+class RequestBallots(Request, frozen=True):
     """Querying party to answering party: please answer this run."""
 
-    terms: Digest
     run: Run
     queries: Count
 
@@ -127,13 +126,12 @@ class BallotsReady(Message, frozen=True, eq=False):
     noise: IntArray | None
 
 
-class Masks(Message, frozen=True, eq=False):
+class Masks(Request, frozen=True, eq=False):
     """Answering party to guardian: the masks (queries, labels) of the ballots it will compute.
 
     Where the sites draw the noise, the guardian's half of this party's follows to the right.
     """
 
-    terms: Digest
     run: Run
     querier: Name
     queries: Count
@@ -146,10 +144,9 @@ class Confirmed(Message, frozen=True):
     run: Run
 
 
-class Decide(Message, frozen=True):
+class Decide(Request, frozen=True):
     """Querying party to guardian: I have shares of these parties' ballots."""
 
-    terms: Digest
     run: Run
     parties: Parties
 
@@ -161,10 +158,9 @@ class DecisionReady(Message, frozen=True):
     version: Version
 
 
-class Done(Message, frozen=True):
+class Done(Request, frozen=True):
     """Querying party to guardian: my share of the outcome is stored."""
 
-    terms: Digest
     run: Run
 
 
@@ -174,10 +170,9 @@ class OutcomeShare(Message, frozen=True, eq=False):
     share: IntArray
 
 
-class Status(Message, frozen=True):
+class Status(Request, frozen=True):
     """Querying party to guardian, which says what became of this batch."""
 
-    terms: Digest
     batch: Digest
 
 

@@ -24,8 +24,15 @@ from .logs import WARNING, log
 from .messages import DECISION
 from .models import quantise_rows
 from .network import Link, Wire
-from .programs import PEER, QUERIER, AllowanceProgram, BallotProgram, DecisionProgram, IntArray
-from .programs import Program as SecureProgram
+from .programs import (
+    PEER,
+    QUERIER,
+    AllowanceProgram,
+    BallotProgram,
+    DecisionProgram,
+    IntArray,
+    Program,
+)
 from .terms import Terms
 
 Reply = TypeVar("Reply", bound=m.Message)
@@ -98,8 +105,8 @@ class Party:
             handler = getattr(self, f"handle_{message.kind}", None)
             if handler is None:
                 raise PeerError(f"the {self.role} party takes no call of kind {message.kind!r}")
-            if not isinstance(message, m.Hello):
-                self._check_terms(caller, vars_of(message)["terms"])
+            if isinstance(message, m.Request):
+                self._check_terms(caller, message.terms)
             reply: m.Message = await handler(caller, message)
         except PrivoteError as error:
             log("call refused", WARNING, **facts, why=m.printable(str(error)))
@@ -144,7 +151,7 @@ class Party:
         session: str,
         wire: Wire,
         side: str,
-        programs: Sequence[SecureProgram],
+        programs: Sequence[Program],
         inputs: Sequence[Mapping[str, IntArray]],
     ) -> list[dict[str, IntArray]]:
         """Run programs with a peer; outputs for the querier, nothing for the peer.
@@ -174,7 +181,7 @@ class Party:
         self,
         peer: str,
         session: str,
-        programs: Sequence[SecureProgram],
+        programs: Sequence[Program],
         inputs: Sequence[Mapping[str, IntArray]],
     ) -> None:
         """Take a slot, and compute as the peer when the querier's stream comes; returns at once."""
@@ -206,11 +213,6 @@ class Party:
         for task in (tasks := [*self._tasks]):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def vars_of(message: m.Message) -> dict[str, Any]:
-    """Return the fields of a message."""
-    return {name: getattr(message, name) for name in message.__struct_fields__}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -275,7 +277,7 @@ def session_of(run: str, other: str = DECISION) -> str:
 
 
 def sliced(
-    programs: Sequence[SecureProgram], values: Mapping[str, IntArray]
+    programs: Sequence[Program], values: Mapping[str, IntArray]
 ) -> list[dict[str, IntArray]]:
     """Return the values of each program: those of the queries it takes."""
     ends = np.cumsum([program.rows for program in programs])
@@ -288,10 +290,7 @@ def sliced(
 def ballot_programs(terms: Terms, queries: int) -> list[BallotProgram]:
     """Return the programs of one party's ballots on a batch."""
     return BallotProgram(
-        rows=1,
-        features=terms.inputs,
-        labels=len(terms.labels),
-        weights=terms.counted.weights,
+        rows=1, features=terms.inputs, labels=len(terms.labels), weights=terms.counted.weights
     ).split(queries)
 
 

@@ -401,13 +401,7 @@ class AllowanceProgram(Program):
         noise, each = _noise(cells, self.gated), (self.parties,)
         if side == QUERIER:
             return {"shares": ballots, "left": each, **(noise if self.steps else {})}
-        return {
-            "masks": ballots,
-            "left": each,
-            "fresh": each,
-            "pad": cells,
-            **noise,
-        }
+        return {"masks": ballots, "left": each, "fresh": each, "pad": cells, **noise}
 
     def outputs(self) -> Shapes:
         """Return the shapes of the querier's shares of the labels and of what is left."""

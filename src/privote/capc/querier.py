@@ -19,14 +19,7 @@ from .charges import UNKNOWN, Prices
 from .journal import GRANTED, REQUESTED, STORED, QuerierJournal, to_words
 from .logs import WARNING, log
 from .messages import QUERYING
-from .parties import (
-    LabelledBatch,
-    Party,
-    ballot_programs,
-    decision_programs,
-    session_of,
-    sliced,
-)
+from .parties import LabelledBatch, Party, ballot_programs, decision_programs, session_of, sliced
 from .programs import QUERIER, IntArray
 
 Ballots = tuple[IntArray, IntArray | None]  # shares of them, and this side's half of the noise
@@ -102,7 +95,7 @@ class QueryingParty(Party):
         if terms.allowance:
             # At first nothing: the whole allowance is the guardian's half, as it was charged.
             # Later chunks go on from the one before.
-            inputs[0]["left"] = to_words(self._journal.half(), ready.parties)
+            inputs[0]["left"] = to_words(self._journal.halves()[1], ready.parties, {})
         session = session_of(grant.run)
         wire = await self.transport.open(guardian, session)
         outputs = await self.compute(session, wire, QUERIER, programs, inputs)
@@ -111,7 +104,7 @@ class QueryingParty(Party):
             half = dict(zip(ready.parties, outputs[-1]["left"].tolist(), strict=True))
         share = np.concatenate([out["share"] for out in outputs])
         facts = self._facts(batch, ready.parties, left_out, resumed=grant.resumed)
-        self._journal.decided(batch, grant.run, ready.version, half, facts, share)
+        self._journal.decided(batch, (grant.run, ready.version), half, facts, share)
         await self._open(batch, grant.run, share)
 
     async def _settle(self) -> None:
@@ -167,7 +160,7 @@ class QueryingParty(Party):
         guardian = self.terms.guardian
         if self._journal.phase(batch) is None:
             self._journal.enter(batch, REQUESTED)
-        ask = m.RequestBatch(self.digest, batch, queries, self._journal.version())
+        ask = m.RequestBatch(self.digest, batch, queries, self._journal.halves()[0])
         try:
             grant = await self.call(guardian, ask, m.Grant)
         except BudgetError:

@@ -11,13 +11,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import resource
 import signal
 import stat
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,7 +27,6 @@ from msgspec import Meta
 
 from ..datasets.tables import table
 from ..errors import InputError, PrivoteError
-from ..files import locked
 from ..ledger import Ledger
 from ..votes.arrays import ArrayFile
 from . import messages as m
@@ -154,13 +152,12 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 def read_terms(file: Path) -> Terms:
     """Read ``coalition.toml``."""
-    plain = read_toml(file)
     try:
-        terms = Terms.from_dict(plain)
+        terms = Terms.from_dict(read_toml(file))
         for name in terms.sites:
             check_name(name)  # it must fit a certificate
     except PrivoteError as error:
-        raise InputError(f"{file}: {error}") from None
+        raise InputError(f"{file}: {str(error).removeprefix(f'{file}: ')}") from None
     return terms
 
 
@@ -174,10 +171,13 @@ def read_toml(file: Path) -> dict[str, Any]:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
-    except RecursionError:
-        raise InputError(f"{file}: is nested too deeply") from None
-    except ValueError as error:  # syntax, encoding, and numbers beyond all digits
-        raise InputError(f"{file}: is not TOML: {error}") from None
+    except InputError:
+        raise
+    except (RecursionError, ValueError) as error:  # syntax, encoding, numbers beyond all digits
+        why = (
+            "is nested too deeply" if isinstance(error, RecursionError) else f"is not TOML: {error}"
+        )
+        raise InputError(f"{file}: {why}") from None
 
 
 def read_rows(path: str | Path, terms: Terms) -> Any:
@@ -232,7 +232,7 @@ def _party(site: Site, role: str) -> Party:
         kind, more = AnsweringParty, {"model": SiteModel.load(site.model)}
     else:
         assert site.state is not None
-        journal_ = QuerierJournal(site.state / "answers.db", site.terms, site.name)
+        journal_ = QuerierJournal(site.state, site.terms, site.name)
         kind, more = QueryingParty, {"journal": journal_}
     return kind(site.terms, site.name, network, engine, max_concurrent=site.max_concurrent, **more)
 
@@ -276,8 +276,6 @@ def ask(site: Site, X: Any) -> tuple[dict[str, Any], LabelledBatch]:
     began, rows = time.monotonic(), batch_rows(X, site.terms)  # before anything is made
     warn_of_modes(site)
     _warn_of_clipping(X, site.terms.bound)
-    assert site.state is not None
-    site.state.mkdir(0o700, parents=True, exist_ok=True)
 
     async def run() -> tuple[LabelledBatch, int]:
         party = _party(site, QUERYING)
@@ -287,22 +285,11 @@ def ask(site: Site, X: Any) -> tuple[dict[str, Any], LabelledBatch]:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         return await party.ask(rows), party.bytes
 
-    with _alone(site.state):
-        answers, moved = asyncio.run(run())
+    answers, moved = asyncio.run(run())
     facts = facts_of(site.terms, site.name, answers)
     facts["seconds"] = round(time.monotonic() - began, 2)
     facts["megabytes"] = round(moved / 1e6, 3)
     return facts, answers
-
-
-@contextlib.contextmanager
-def _alone(state: Path) -> Iterator[None]:
-    """Keep other queries of this site out: one at a time has the counts."""
-    file = locked(state / "lock", make=True)
-    try:
-        yield
-    finally:
-        os.close(file)
 
 
 def check(site: Site, role: str) -> list[dict[str, str]]:
@@ -310,35 +297,28 @@ def check(site: Site, role: str) -> list[dict[str, str]]:
 
     Returns a row for each thing looked at: what, "ok" or "failed", and why.
     """
-    rows: list[dict[str, str]] = []
-
-    def look(what: str, step: Any) -> None:
-        try:
-            why = step()
-            rows.append({"check": what, "result": "ok", "why": why or ""})
-        except PrivoteError as error:
-            rows.append({"check": what, "result": "failed", "why": m.printable(str(error))})
-
-    def certificate() -> str:
-        network.own.read()
-        own = read_one(site.certificate)
-        return f"{own.short}, {own.days_left:.0f} days left"
-
-    async def greet(peer: str) -> None:
-        reply = await network.call(peer, m.Hello(site.terms.digest(), SecureEngine.name), 10.0)
-        if not isinstance(reply, m.Hello):
-            raise InputError(f"{peer} must reply with hello, it sent {reply.kind!r}")
-
-    look("terms", lambda: f"digest {site.terms.digest()[:12]}")
     network = network_of(site, role)
-    look("own certificate", certificate)
+    hello = m.Hello(site.terms.digest(), SecureEngine.name)
+    looks: dict[str, Callable[[], Any]] = {
+        "terms": lambda: f"digest {hello.terms[:12]}",
+        "own certificate": lambda: (network.own.read(), read_one(site.certificate).short)[1],
+        "secure engine": lambda: SecureEngine().name,
+    }
+    if role == ANSWERING:
+        looks["model"] = lambda: ", ".join(SiteModel.load(str(site.model)).labels)
     for peer in sorted(site.callers(role) | {*site.callees(role)}):
-        look(f"certificate of {peer}", lambda p=peer: network.trust.of(p)[0].short)
-    look("secure engine", lambda: SecureEngine().name)
-    if site.model is not None and role == ANSWERING:
-        look("model", lambda: ", ".join(SiteModel.load(str(site.model)).labels))
-    for peer in site.callees(role):
-        look(f"{peer} at {site.addresses[peer]}", lambda p=peer: asyncio.run(greet(p)))
+        looks[f"certificate of {peer}"] = lambda p=peer: network.trust.of(p)[0].short  # type: ignore[misc]
+    for peer, address in network.addresses.items():
+        looks[f"{peer} at {address}"] = lambda p=peer: (
+            asyncio.run(network.call(p, hello, 10.0)).kind
+        )  # type: ignore[misc]
+    rows = []
+    for what, look in looks.items():
+        try:
+            result, why = "ok", look()
+        except PrivoteError as error:
+            result, why = "failed", m.printable(str(error))
+        rows.append({"check": what, "result": result, "why": why})
     return rows
 
 

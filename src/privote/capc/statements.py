@@ -113,25 +113,21 @@ def _noise(facts: dict[str, Any]) -> list[str]:
             "guardian: anyone who sees both these labels and its noise knows the tallies."
         ]
     voters, missing = facts["voters"], facts["voters"] - len(facts["parties"])
-    said = {}
+    lines = [
+        f"Noise: each of the {voters} answering sites draws a share; nobody knows the sum. Any "
+        f"{voters - 1} shares together have the sigma above. So epsilon also holds against each "
+        "site, which knows its own share, and against the guardian if it knows at most one.",
+        f"Shares of missing sites, which the guardian drew and knows: {missing}.",
+    ]
     for known, left in facts["noise_if_known"].items():
         budget = "no epsilon, since too few voters remain for other querying sites"
         if left["epsilon"] is not None:
             budget = f"epsilon {rounded_up(left['epsilon'], 4)}"
-        said[int(known)] = f"sigma {left['sigma']:g}, {budget}"
-    lines = [
-        f"Noise: each of the {voters} answering sites draws a share; nobody knows the sum. Any "
-        f"{voters - 1} shares together have the sigma above. So epsilon also holds against each "
-        "site, which knows its own share, and against the guardian if it knows at most one."
-    ]
-    if missing:
-        lines.append(f"The guardian drew, and knows, the shares of missing sites: {missing}.")
-    if missing in said:
-        lines.append(f"If all batches were like this, against it: {said[missing]}.")
-    return lines + [
-        f"Against anyone who knows {known} shares, the guarantee is: {left}."
-        for known, left in said.items()
-    ]
+        lines.append(
+            f"Against anyone who knows {known} shares in every batch, the guarantee is: sigma "
+            f"{left['sigma']:g}, {budget}."
+        )
+    return lines
 
 
 def statement(facts: dict[str, Any]) -> str:

@@ -248,7 +248,7 @@ def retrain(
     output
         The .npz file for the model.
     """
-    from privote.capc.models import Records, retrain_gain, retrain_site
+    from privote.capc.models import Records, gain, train_site
     from privote.datasets.tables import table
     from privote.votes.arrays import ArrayFile
 
@@ -262,8 +262,9 @@ def retrain(
     new = table(rows)
     own = table(records, labels=options.names(labels) or (), features=new.feature_names)
     have = Records.under(names, own.X, own.Y, own.label_names)
-    model = retrain_site(have, names, new.X, received["labels"])
-    before, after = retrain_gain(have, names, new.X, received["labels"])
+    released = Records(X=new.X, Y=received["labels"].astype("int8"))
+    model = train_site(have, names, released)
+    before, after = gain(have, names, released)
     keep = (records, rows, answers)
     with claimed(output, force=force, suffixes=(".npz",), keep=keep, owner_only=True) as draft:
         model.save(draft)
