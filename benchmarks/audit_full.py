@@ -50,7 +50,7 @@ def random_mechanism(kind: str, rng: np.random.Generator, voters: int) -> pv.Mec
         clip = {} if rng.random() < 0.5 else {"tau": rng.uniform(0.8, 2.5), "grid": 8}
         return pv.TallyVoting(sigma=sigma, **clip)
     if kind != "binary":
-        every = pv.MECHANISMS[kind].audited()
+        every = audit.subjects(pv.MECHANISMS[kind])
         some = replace(every[rng.integers(len(every))], sigma=sigma)
         return replace(some, gate=gate) if "gate" in some.settings() else some
     choice = rng.integers(3)

@@ -25,6 +25,7 @@ from privote.accounting import pld, sanitize
 from privote.accounting.renyi import divergence
 from privote.datasets import load_teacher_votes
 from privote.guardian.consensus import VoterLevels
+from privote.mechanisms.cells import MarginGrid
 from privote.planning import allowance_for, queries_for
 from privote.votes.cube import DenseBlock
 
@@ -186,8 +187,8 @@ class Row:
     def __init__(self, votes: Votes, sigma: float) -> None:
         self.votes, self.mechanism = votes, pv.BinaryVoting(sigma=float(sigma))
         n = votes.voters
-        margins = 2 * np.arange(n + 1) - n
-        self.costs = self.mechanism.level_costs(margins, n, False, ORDERS).T  # (orders, counts)
+        grid = MarginGrid(self.mechanism, n, False)
+        self.costs = grid.costs(slice(None), ORDERS).T  # (orders, counts)
 
     def counts(self) -> Iterator[int]:
         """Yield the numbers of queries in the order of HEADINGS."""

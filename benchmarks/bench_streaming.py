@@ -61,6 +61,7 @@ def count_with_numpy(path: Path) -> dict[str, Any]:
     with np.load(path) as arrays:
         queries = int(arrays["shape"][0])
     bits, ballot = ArrayFile(path).open("votes"), VOTERS * LABELS // 8
+    bits.check()
     yes = np.empty((queries, LABELS), np.uint8)
     for start in range(0, queries, STEP):
         part = np.unpackbits(bits[start * ballot : (start + STEP) * ballot])
@@ -72,6 +73,7 @@ def count_with_numpy(path: Path) -> dict[str, Any]:
 def only_read(path: Path) -> dict[str, Any]:
     """Open the file as a release does, checksum and all, and read it block by block."""
     ballots = pv.Ballots.of(path)
+    ballots.check()
     for start in range(0, ballots.queries, STEP):
         ballots._rows(start, min(start + STEP, ballots.queries))
     return {"answered": ballots.queries}

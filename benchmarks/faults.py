@@ -1,148 +1,255 @@
-"""Faults: kill the process anywhere, fill the disk, lock the ledger; then every attack, full size.
+"""Faults: kill a run at every step and at random moments, fill the disk, stop the database.
 
-A child answers queries in a loop through a ledger and writes every release it got to an outbox. The
-parent kills it (SIGKILL) at a random moment and checks, each time anew: every release in the outbox
-was charged before; the ledger verifies; the next child is not blocked. Then `tests/attacks` run at
-full size, and what each tried and what got through becomes a table.
+A child runs one command through a ledger; the parent has it killed (SIGKILL) at a step, or at a
+random moment, and then repeats the command with ``--resume``. Each time it checks anew: the run is
+charged once and committed once, its output is there and is what was committed, what was delivered
+before the kill has not changed, the ledger verifies, and no outbox is left. Then ``tests/attacks``
+run at full size, and what each tried and what got through becomes a table.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
-import multiprocessing
 import os
 import random
-import resource
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import privote as pv
+from privote.ledger import Run
+from privote.ledger.book import Book
+from privote.ledger.outbox import Outbox
 
-GUARANTEES = ("worst-case", "allowance", "data-dependent")
-MECHANISM = pv.BinaryVoting(sigma=200.0)
-
-
-def answer(folder: Path, guarantee: str, votes: np.ndarray) -> pv.Release:
-    """Make one release through the ledger and put it into the outbox, durably."""
-    release = pv.label(
-        votes,
-        mechanism=MECHANISM,
-        epsilon=50.0,
-        delta=1e-5,
-        guarantee=guarantee,
-        queries=len(votes),
-        ledger=folder / "ledger.db",
-        dataset=guarantee,
-    )
-    with open(folder / "outbox", "a") as stream:
-        stream.write(json.dumps({**(release.ledger or {}), "answered": release.answered}) + "\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    return release
+_DELTA = ["--delta", "1e-5"]
+#: What a run passes on its way from the reservation to the delivery, besides the draw.
+_STEPS: tuple[tuple[Any, str], ...] = (
+    (os, "fsync"),
+    (os, "replace"),
+    (os, "link"),
+    (os, "posix_fallocate"),
+    (Book, "append"),
+    (Outbox, "allocate"),
+    (Outbox, "write"),
+    (Outbox, "remove"),
+    (Run, "commit"),
+    (Run, "deliver"),
+)
 
 
-def work(folder: Path, seed: int) -> None:
-    """Answer until killed."""
-    rng = np.random.default_rng(seed)
-    while True:
-        answer(folder, GUARANTEES[rng.integers(3)], rng.random((3, 10, 4)) < 0.3)
+@dataclass(frozen=True)
+class Command:
+    """A verb with its input, in a folder of its own."""
+
+    verb: str
+    options: tuple[str, ...] = ()
+
+    def prepare(self, folder: Path) -> None:
+        """Write what the verb reads."""
+        rng = np.random.default_rng(0)
+        if self.verb == "label":
+            np.save(folder / "input.npy", rng.random((12, 30, 4)) < 0.3)
+        elif self.verb == "poll":
+            rows = (rng.random((60, 3)) < [0.7, 0.5, 0.3]).astype(int)
+            np.savetxt(folder / "input.csv", rows, "%d", ",", header="Ada,Bo,Cy", comments="")
+        else:
+            X = rng.normal(size=(600, 3)).round(3)
+            table = np.column_stack([X, X[:, :2] > 0])
+            for name, part in (("input", table[:400]), ("public", table[400:, :3])):
+                head = "a,b,c,one,two"[: 2 * part.shape[1] - 1 if part.shape[1] == 3 else None]
+                np.savetxt(folder / f"{name}.csv", part, "%g", ",", header=head, comments="")
+
+    def arguments(self, folder: Path, ledger: list[str], *, resume: bool = False) -> list[str]:
+        """Return the command line."""
+        given = {
+            "label": ["input.npy", "--epsilon", "8", "--output", "output.csv"],
+            "poll": ["input.csv", "--epsilon", "1", "--seats", "1", "--output", "output"],
+            "train": [
+                *("input.csv", "--labels", "one,two", "--public", "public.csv"),
+                *("--epsilon", "8", "--output", "output"),
+            ],
+        }[self.verb]
+        spelt = [str(folder / word) if (folder / word).exists() else word for word in given]
+        spelt = [str(folder / word) if word.startswith("output") else word for word in spelt]
+        return [
+            *(self.verb, *spelt, *_DELTA, *self.options),
+            *("--dataset", "ward", *ledger, *["--resume"] * resume),
+        ]
 
 
-def check(folder: Path) -> list[str]:
-    """Return what is wrong: a release without a charge, or a ledger that does not verify."""
-    ledger = pv.Ledger.open(folder / "ledger.db")
-    found = ledger.verify()
-    wrong = list(found.problems)
-    entries = {entry["number"]: entry for entry in ledger.published()}
-    outbox = folder / "outbox"
-    for line in outbox.read_text().splitlines() if outbox.exists() else []:
+COMMANDS = (
+    Command("label"),
+    Command("label", ("--mechanism", "binary", "--sigma", "40")),
+    Command("label", ("--mechanism", "binary", "--sigma", "40", "--guarantee", "worst-case")),
+    Command("poll"),
+    Command("poll", ("--shares",)),
+    Command("train", ("--method", "teachers", "--teachers", "20")),
+    Command("train", ("--method", "gradients")),
+    Command("train", ("--method", "moments")),
+)
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command of privote's in this process; return its exit code."""
+    from privote.cli import main
+
+    sys.argv = ["privote", *arguments]
+    try:
+        main()
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    return 0
+
+
+@contextmanager
+def stepping(stop: int, fault: Callable[[], None]) -> Iterator[list[int]]:
+    """Count the steps that are passed inside the block, and have a fault happen at one of them."""
+    passed, real = [0], [(owner, name, getattr(owner, name)) for owner, name in _STEPS]
+
+    def watched(call: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*given: Any, **named: Any) -> Any:
+            passed[0] += 1
+            if passed[0] == stop:
+                fault()
+            return call(*given, **named)
+
+        return step
+
+    try:
+        for owner, name, call in real:
+            setattr(owner, name, watched(call))
+        yield passed
+    finally:
+        for owner, name, call in real:
+            setattr(owner, name, call)
+
+
+def die() -> None:
+    """End this process at once."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def no_space() -> None:
+    """Fail as a full disk does."""
+    raise OSError(28, "No space left on device")
+
+
+def in_child(job: Callable[[], int], seconds: float | None = None) -> int:
+    """Return how a job ends in a forked process, killed after some time: its code, or -9."""
+    child = os.fork()
+    if child == 0:
+        code = 99
         try:
-            sent = json.loads(line)
-        except ValueError:
-            continue  # the kill came while the child wrote its own outbox
-        entry = entries.get(sent["entry"])
-        if entry is None or entry["digest"] != sent["digest"]:
-            wrong.append(f"a release names entry {sent['entry']}, which is not in the ledger")
-        elif entry.get("queries") != sent["answered"]:
-            wrong.append(f"entry {sent['entry']} charges other than what was released")
-    ledger.close()
+            quiet = os.open(os.devnull, os.O_WRONLY)
+            for stream in (1, 2):
+                os.dup2(quiet, stream)
+            code = job()
+        finally:
+            os._exit(code)
+    if seconds is not None:
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+# -- what must hold ----------------------------------------------------------------------------------
+
+
+def outputs(folder: Path) -> dict[str, str]:
+    """Return the digests of the files that were delivered."""
+    files = [path for path in folder.glob("output*") if path.is_file()]
+    files += [path for path in (folder / "output").glob("*") if path.is_file()]
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def problems(folder: Path, place: Any, before: dict[str, str], code: int) -> list[str]:
+    """Return what is wrong after a run was killed and resumed."""
+    ledger = pv.Ledger.open(*place) if isinstance(place, tuple) else pv.Ledger.open(place)
+    try:
+        wrong = [*ledger.verify().problems]
+        kinds = [entry["kind"] for entry in ledger.published()]
+        state = ledger.state
+        if code != 0:
+            wrong.append(f"--resume ended with {code}")
+        for kind in ("charge", "commit", "deliver"):
+            if kinds.count(kind) != 1:
+                wrong.append(f"{kinds.count(kind)} entries of the kind {kind}")
+        files = outputs(folder)
+        if not files:
+            wrong.append("no output")
+        for each in state.runs.values():
+            for name, digest in each.files.items():
+                if files.get(name) != digest:
+                    wrong.append(f"{name} is not what was delivered")
+    finally:
+        ledger.close()
+    # A page names when it was made; what was drawn is in the others.
+    for name, digest in before.items():
+        if name.endswith((".csv", ".npz", ".student")) and files.get(name) != digest:
+            wrong.append(f"{name} was delivered twice, with other numbers")
+    wrong += [f"{path.name} is left" for path in folder.glob("*.outbox")]
     return wrong
 
 
-def kill_at_random(kills: int, seed: int, progress: Any = None) -> dict[str, int]:
-    """Kill children at random moments; return what was seen."""
-    rng, wrong, releases = random.Random(seed), 0, 0
-    context = multiprocessing.get_context("fork")  # no imports in the child: kills hit the work
+def attempt(
+    command: Command, fault: Callable[[], None], stop: int, seconds: float | None = None
+) -> tuple[int, list[str]]:
+    """Have a fault happen at a step, or a kill after some time; resume; return what is wrong."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        answer(folder, "worst-case", np.zeros((1, 10, 4), bool))  # make the ledger; warm caches
-        for turn in range(kills):
-            child = context.Process(target=work, args=(folder, rng.randrange(2**32)))
-            child.start()
-            time.sleep(rng.uniform(0.0, 0.4))
-            assert child.pid is not None
-            os.kill(child.pid, signal.SIGKILL)
-            child.join()
-            problems = check(folder)
-            wrong += len(problems)
-            for problem in problems:
-                print(f"after kill {turn + 1}: {problem}", file=sys.stderr)
-            if progress is not None:
-                progress(turn + 1, kills)
-        releases = len((folder / "outbox").read_text().splitlines())
-        entries = len(pv.Ledger.open(folder / "ledger.db").published())
-    return {"kills": kills, "releases": releases, "entries": entries, "violations": wrong}
+        command.prepare(folder)
+        place = folder / "ledger.db"
+        ledger = ["--ledger", str(place)]
+
+        def job() -> int:
+            with stepping(stop, fault):
+                return run(command.arguments(folder, ledger))
+
+        first, before = in_child(job, seconds), outputs(folder)
+        code = in_child(lambda: run(command.arguments(folder, ledger, resume=True)))
+        if not place.exists():
+            return first, [f"no ledger after {first} and {code}"]
+        return first, problems(folder, place, before, code)
 
 
-def _try_release(folder: Path, limit: str, connection: Any) -> None:
-    os.chdir("/")
-    if limit == "full disk":
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        # Nothing may grow beyond what the ledger has now: what a full disk does.
-        size = max(file.stat().st_size for file in folder.iterdir())
-        resource.setrlimit(resource.RLIMIT_FSIZE, (min(size, 8192), min(size, 8192)))
-    elif os.getuid() == 0:
-        os.setuid(65534)  # root may write anywhere: become nobody
-    try:
-        answer(folder, "worst-case", np.zeros((1, 10, 4), bool))
-        connection.send("released")
-    except pv.LedgerError as error:
-        connection.send(f"refused: {error}")
-    except OSError as error:
-        connection.send(f"released, but {error}")
+def at_every_step(command: Command, fault: Callable[[], None], step: int = 1) -> tuple[int, int]:
+    """Have a fault at every step of a command, or every so many; return tries and violations."""
+    tries = wrong = 0
+    stop = 1
+    while True:
+        code, found = attempt(command, fault, stop)
+        if code == 0 and not found:  # the run was through before the step came
+            return tries, wrong
+        tries += 1
+        for problem in found:
+            print(f"{command} at step {stop} ({fault.__name__}): {problem}", file=sys.stderr)
+        wrong += bool(found)
+        stop += step
 
 
-def starve(limit: str) -> tuple[bool, str]:
-    """Try a release with a full disk or a read-only ledger; return whether it was refused."""
-    context = multiprocessing.get_context("fork")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "ledger"
-        folder.mkdir()
-        answer(folder, "worst-case", np.zeros((1, 10, 4), bool))
-        before = check(folder)
-        if limit == "read-only":
-            os.chmod(name, 0o755)
-            for file in folder.iterdir():
-                file.chmod(0o444)
-            folder.chmod(0o555)
-        receive, send = context.Pipe(duplex=False)
-        child = context.Process(target=_try_release, args=(folder, limit, send))
-        child.start()
-        said = receive.recv() if receive.poll(60) else "no answer"
-        child.join()
-        folder.chmod(0o755)
-        for file in folder.iterdir():
-            file.chmod(0o600)
-        intact = not before and not check(folder)
-    return said.startswith("refused") and intact, said.replace(f"{folder}/", "")
+def at_random(kills: int, seed: int) -> tuple[int, int]:
+    """Kill commands at random moments; return tries and violations."""
+    rng, wrong = random.Random(seed), 0
+    for turn in range(kills):
+        command = COMMANDS[turn % len(COMMANDS)]
+        _, found = attempt(
+            command, die, 0, rng.uniform(0.0, 2.0 if command.verb == "train" else 0.6)
+        )
+        for problem in found:
+            print(f"{command} at random ({turn}): {problem}", file=sys.stderr)
+        wrong += bool(found)
+    return kills, wrong
 
 
 def attacks() -> bool:
@@ -166,25 +273,20 @@ def attacks() -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--kills", type=int, default=300, help="at random moments")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-attacks", action="store_true", help="leave tests/attacks out")
     arguments = parser.parse_args()
-
-    def progress(done: int, total: int) -> None:
-        print(f"\rkills {done}/{total}", end="", file=sys.stderr, flush=True)
-
-    seen = kill_at_random(arguments.kills, arguments.seed, progress)
-    print(file=sys.stderr)
-    print(
-        f"{seen['kills']} kills, {seen['releases']} releases got out, {seen['entries']} entries: "
-        f"{seen['violations']} violations"
-    )
-    ok = seen["violations"] == 0
-    for limit in ("full disk", "read-only"):
-        refused, said = starve(limit)
-        print(f"{limit}: {'no release' if refused else 'VIOLATION'} ({said})")
-        ok = ok and refused
+    ok = True
+    for command in COMMANDS:
+        for fault in (die, no_space):
+            tries, wrong = at_every_step(command, fault)
+            words = " ".join((command.verb, *command.options))
+            print(f"{words}: {fault.__name__} at each of {tries} steps: {wrong} violations")
+            ok = ok and not wrong
+    tries, wrong = at_random(arguments.kills, arguments.seed)
+    print(f"{tries} kills at random moments: {wrong} violations")
+    ok = ok and not wrong
     if not arguments.no_attacks:
         ok = attacks() and ok
     sys.exit(0 if ok else 1)

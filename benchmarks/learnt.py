@@ -30,7 +30,7 @@ from privote.accounting.allowance import (
 )
 from privote.accounting.renyi import Floats
 from privote.errors import InputError, whole
-from privote.votes.contributions import effective_votes
+from privote.votes.contributions import bound_votes
 
 Worlds = tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]
 
@@ -161,7 +161,7 @@ class _Pair:
         counted, spent = [], []
         for own, rest in zip(ballots, left, strict=True):
             zero = np.zeros((len(own), own.shape[1]), np.bool_)
-            votes, used, refused = effective_votes(own[:, None, :], zero, np.array([rest]), "vote")
+            votes, used, refused = bound_votes(own[:, None, :], zero, np.array([rest]), "vote")
             counted.append(votes)
             # Who was refused once has nothing left.
             spent.append(rest if refused[0] else int(used[0]))

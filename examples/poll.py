@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import privote as pv
-from privote.planning.polls import poll_plans
+from privote.polls.planning import poll_plans
 from privote.report.polls import pages, write_pages
 
 shared = Path(os.environ.get("PRIVOTE_SHARED", Path(__file__).resolve().parents[2] / "shared"))
@@ -37,7 +37,7 @@ print(ballots.size)
 
 # Before the poll: from those numbers alone.
 epsilons, plans = poll_plans(
-    ballots.voters, len(ballots.options), epsilon=1.0, delta=1e-6, most=ballots.rule.most, seats=4
+    ballots.voters, len(ballots.options), epsilon=1.0, delta=1e-6, most=ballots.size.most, seats=4
 )
 for epsilon, plan in zip(epsilons, plans["winners"], strict=True):
     print(f"epsilon {epsilon:g}: four seats are decided {plan.gap:.0f} votes apart")

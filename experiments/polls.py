@@ -20,10 +20,10 @@ import numpy as np
 
 from privote.entropy import Entropy
 from privote.errors import InputError
-from privote.mechanisms.outcomes import Greedy, PollOutcome, PollSize, Quota, Seats
-from privote.mechanisms.polls import NoisyCounts, PollMechanism
-from privote.planning.polls import plan_poll
 from privote.polls import PollBallots, read
+from privote.polls.mechanisms import NoisyCounts, PollMechanism
+from privote.polls.outcomes import Greedy, PollOutcome, PollSize, Quota, Seats
+from privote.polls.planning import plan_poll
 
 SHARED = Path(os.environ.get("PRIVOTE_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 DELTA, EPSILONS, DRAWS, RUNS = 1e-6, (0.1, 0.5, 1.0, 2.0), 100_000, 300
@@ -42,8 +42,8 @@ def outcomes(ballots: PollBallots) -> Iterator[tuple[str, PollOutcome]]:
 
 def chance(mechanism: PollMechanism, ballots: PollBallots, outcome: PollOutcome) -> float:
     """Return how often exactly the noise-free winners of the poll are released."""
-    tally, voters = ballots.tally, ballots.voters
-    counts, wanted = tally.counts.astype(float), outcome.winners(tally.counts, voters)
+    voters = ballots.voters
+    counts, wanted = ballots.counts.astype(float), outcome.winners(ballots.counts, voters)
     if not isinstance(outcome, Greedy):
         levels, times = np.unique(counts, return_counts=True)
         return mechanism.chance(levels[::-1], times[::-1], voters, outcome)

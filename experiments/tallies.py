@@ -32,7 +32,7 @@ from privote.accounting.allowance import (
 )
 from privote.entropy import Entropy
 from privote.posterior import Posterior, posterior
-from privote.votes.contributions import effective_votes
+from privote.votes.contributions import bound_votes
 
 Votes = npt.NDArray[np.bool_]
 DELTA = 1e-5
@@ -66,7 +66,7 @@ class Run:
     true: npt.NDArray[np.int64]
 
     def labels(self, by: str) -> Votes:
-        return self.said.labels(self.tallies, by)
+        return self.said.labels(by)
 
 
 def released(votes: Votes, epsilon: float, seed: int, *, whole: bool = True) -> Run:
@@ -85,7 +85,7 @@ def released(votes: Votes, epsilon: float, seed: int, *, whole: bool = True) -> 
     )
     mechanism = pv.TallyVoting(sigma=learning.sigma(allowance, mu))
     left = np.full(voters, learning.limit(allowance))
-    counted, *_ = effective_votes(votes, np.zeros((queries, labels), bool), left, "vote")
+    counted, *_ = bound_votes(votes, np.zeros((queries, labels), bool), left, "vote")
     (block,) = pv.Ballots.from_array(counted).blocks()
     tallies = mechanism.draw(mechanism.tally(block), entropy)
     said = posterior(tallies, sigma=mechanism.sigma, voters=voters)

@@ -101,7 +101,7 @@ INPUT: Table = {
         partial(label, cube(0.1)), "threshold", 1.5, np.nan, [0.5, 0.5], [[0.5], [0.1, 0.2]]
     ),
     "votes file": [lambda: label("absent.npy"), lambda: label(".")],
-    "path": [lambda: votefiles.read(5)],
+    "votes file": [lambda: votefiles.read(5)],
     # mechanisms
     "sigma": [
         *each(pv.BinaryVoting, "sigma", 0.0, 10**400),
@@ -200,7 +200,10 @@ BALLOT: Table = {
         *(partial(label, cube(bad, np.int8)) for bad in (2, -2)),
         *(partial(label, cube(bad), threshold=0.5) for bad in (1.2, np.inf)),
     ],
-    "votes[query 0, voter 0, label 0]": [lambda: label(HIDDEN)],
+    "votes[query 0, voter 0, label 0]": [
+        lambda: label(HIDDEN),
+        *each(sparse, "votes", [[-1, 0]]),
+    ],
     "votes": [
         *(partial(label, bad) for bad in (1, GOOD[0], GOOD[None], RAGGED)),
         lambda: label(np.full((1, 2, 3), "yes")),
@@ -214,14 +217,11 @@ BALLOT: Table = {
     None: [
         lambda: label(TWO, mechanism=pv.PluralityVoting(sigma=3.0)),
         lambda: sparse(query=[0, 0], voter=[1, 1], votes=[[1, 0], [0, 1]]),
-        *each(sparse, "votes", [[-1, 0]]),
-        *each(sparse, "query", [0, 1]),
     ],
     "voter": each(sparse, "voter", [3]),
-    "query": each(sparse, "query", [2**63]),
+    "query": each(sparse, "query", [2**63], [0, 1]),
     "shape": [lambda: pv.Ballots.from_packed(BITS, [[1], [2, 3]])],
     "max_positives": [lambda: label(TWO, mechanism=pv.PowersetVoting(sigma=3.0, max_positives=1))],
-    "may_be_missing": [lambda: pv.Ballots.from_array(cube(-1, np.int8), may_be_missing=False)],
 }
 CASES: dict[type[pv.PrivoteError], Table] = {
     pv.InputError: INPUT,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import privote as pv
-from privote.votes.contributions import effective_votes
+from privote.votes.contributions import bound_votes
 
 
 def electorate(allowance: Any) -> pv.Electorate:
@@ -48,7 +48,7 @@ def by_hand(
 def test_effective_votes_equal_the_rule_by_hand(
     votes: np.ndarray, baseline: np.ndarray, left: np.ndarray, unit: str
 ) -> None:
-    got, spent, _ = effective_votes(votes, baseline, left, unit)
+    got, spent, _ = bound_votes(votes, baseline, left, unit)
     expected, cost = by_hand(votes, baseline, left.copy(), unit)
     np.testing.assert_array_equal(got, expected)
     np.testing.assert_array_equal(spent, cost)

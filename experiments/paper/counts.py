@@ -19,6 +19,7 @@ import numpy.typing as npt
 import privote as pv
 from privote.accounting.pate2018 import theorem6
 from privote.accounting.renyi import largest_curve
+from privote.planning.chances import cell_probabilities
 from privote.votes.cube import Ballots
 
 from .electorates import Electorate, Labels
@@ -116,10 +117,8 @@ def worst_case(mechanism: Any, voters: int, labels: int, epsilon: float, delta: 
 
 def chances(mechanism: Any, votes: npt.NDArray[np.bool_]) -> Floats:
     """Return Pr[0], Pr[1], Pr[ABSTAIN] in each cell: (queries, labels, 3)."""
-    parts = [
-        mechanism.cell_probabilities(mechanism.tally(block)) for block in Ballots.of(votes).blocks()
-    ]
-    return np.concatenate(parts)
+    tallies = [mechanism.tally(block) for block in Ballots.of(votes).blocks()]
+    return np.concatenate([cell_probabilities(mechanism, tally) for tally in tallies])
 
 
 def utility(mechanism: Any, some: Electorate) -> dict[str, float]:

@@ -6,16 +6,16 @@ costs nothing. :func:`gated` also asks; what it asks follows from released label
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from numbers import Integral
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from .errors import BudgetError, InputError, UnavailableError, shown, whole
+from .errors import InputError, UnavailableError, shown, whole
 from .mechanisms import ABSTAIN
 from .metrics import label_table
 from .release import Release
@@ -265,37 +265,21 @@ def _propagated(
 # -- gated questions: an indicator first, the rest only where its released label is 1 --------------
 
 
-class Answer(Protocol):
-    """What answers single questions: ``Electorate.answer``, or ``Guardian.release``."""
-
-    def __call__(self, votes: Any, /, **more: Any) -> Release:
-        """Charge, then release."""
-
-
-def gated(answer: Answer, votes: Any, indicator: int) -> Release:
+def gated(answer: Callable[[Any], Release], votes: Any, indicator: int) -> Release:
     """Ask one label of each query first, and the others only where it is *released* as 1.
 
-    A question is one label of one query, so whoever answers has ballots of one label:
-    ``pv.Electorate(..., labels=1).answer``, or ``release`` of a guardian that has answered nothing
-    else. Labels that are not asked are 0; all are ABSTAIN where the gate of a mechanism held the
-    indicator back.
+    A question is one label of one query, so the electorate has ballots of one label. Labels that
+    are not asked are 0; all are ABSTAIN where the gate of a mechanism held the indicator back.
 
     **Privacy.** Which question comes next follows from released labels and public numbers alone,
-    never from a vote. Under an *allowance* this is a run of the theorem
-    (:mod:`privote.accounting.allowance`): queries may follow from what was released, and epsilon
-    stays what it was before the first question. In the *worst case* every question costs the same
-    and is charged before it is asked; how many fit is known from the first charge on, so the filter
-    of the budget (:mod:`privote.accounting.filters`) holds the run within it on every history. How
-    many questions a run asks depends on the labels it released: the sum of what it was charged is
-    one of several that could have been, and promises nothing. So epsilon is the budget's, and what
-    is saved shows as more queries answered within it. A label that was not asked follows from one
+    never from a vote: this is a run of the theorem (:mod:`privote.accounting.allowance`), so
+    epsilon is what it was before the first question. A label that was not asked follows from one
     that was released, which is post-processing.
 
     Parameters
     ----------
     answer
-        See above. In the worst case it may answer fewer than it is asked, or refuse: then only
-        queries leave that were answered to their end.
+        ``pv.Electorate(..., labels=1).answer``.
     votes
         (queries, voters, labels): what :func:`privote.label` takes; sparse ballots are refused.
     indicator
@@ -308,43 +292,27 @@ def gated(answer: Answer, votes: Any, indicator: int) -> Release:
     others = np.delete(np.arange(ballots.labels), indicator)
     labels, parts = [], list[Release]()
     for query in ballots.to_array():  # (voters, labels)
-        row, ended = np.zeros(ballots.labels, np.int8), True
+        row = np.zeros(ballots.labels, np.int8)
         for places in (np.array([indicator]), others):
-            try:
-                parts.append(answer(query.T[places, :, None]))
-            except BudgetError:
-                if not parts:
-                    raise
-                ended = False
-                break
-            ended = parts[-1].answered == len(places)
-            row[places[: parts[-1].answered]] = parts[-1].labels[:, 0]
+            parts.append(answer(query.T[places, :, None]))
+            row[places] = parts[-1].labels[:, 0]
             if row[indicator] != 1 or not len(others):
                 break
-        # A query that was begun and not answered to its end stays behind, and so do all after it.
-        if not ended:
-            break
         labels.append(np.full_like(row, ABSTAIN) if row[indicator] == ABSTAIN else row)
     return _as_one(parts, np.array(labels, np.int8).reshape(-1, ballots.labels), ballots, indicator)
 
 
 def _as_one(parts: list[Release], labels: Labels, ballots: Ballots, indicator: int) -> Release:
-    """Return all that was answered as one release, which promises the budget."""
+    """Return all that was answered as one release, under the guarantee of the last."""
     last, asked = parts[-1], sum(part.answered for part in parts)
     told = (
         f"label {indicator} was asked first, and the others only where it was released as 1: "
         f"{asked} questions on single labels instead of {labels.size}; all other labels are 0"
     )
-    if last.allowance is None:
-        told += "; epsilon is the whole budget, for any number of questions"
     names = ballots.query_names
     return replace(
         last,
         labels=labels,
-        drawn=tuple(drawn for part in parts for drawn in part.drawn),
-        # A realised sum would depend on the labels; an allowance is one sum for every history.
-        epsilon=last.epsilon if last.allowance is not None else last.budget,
-        so_far=None,
         label_names=ballots.label_names,
         query_names=None if names is None else names[: len(labels)],
         processed=(*last.processed, told),

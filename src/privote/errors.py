@@ -186,17 +186,18 @@ class BudgetError(PrivoteError):
     code = "budget"
 
 
-class DrawnError(PrivoteError):
-    """Another copy of this draft has already drawn what was paid for; nothing was drawn again."""
+class CompleteError(PrivoteError):
+    """A run that was to be resumed is complete: it was delivered before. Nothing is left to do."""
 
-    exit_code = 3
-    code = "drawn"
+    exit_code = 0
+    code = "complete"
 
 
 class ChargedError(PrivoteError):
-    """The budget is charged, but the run did not finish; resume it at no further charge.
+    """The budget is charged, but the run did not finish.
 
-    ``draft`` is the file that keeps what was released.
+    ``code`` is "charged" where `resume=True` finishes it at no further charge, and "closed" where
+    nothing can.
 
     Examples
     --------
@@ -207,10 +208,6 @@ class ChargedError(PrivoteError):
 
     exit_code = 6
     code = "charged"
-
-    def __init__(self, message: str, *, draft: Any = None) -> None:
-        super().__init__(message)
-        self.draft = draft
 
 
 class ChargedInterruptError(ChargedError, KeyboardInterrupt):
@@ -232,6 +229,20 @@ class LedgerError(PrivoteError):
 
     exit_code = 4
     code = "ledger"
+
+
+class StorageError(LedgerError):
+    """A disk is full, or a database does not answer; nothing was charged or released.
+
+    Examples
+    --------
+    >>> import privote as pv
+    >>> pv.StorageError.exit_code, issubclass(pv.StorageError, pv.LedgerError)
+    (7, True)
+    """
+
+    exit_code = 7
+    code = "storage"
 
 
 class PeerError(PrivoteError):

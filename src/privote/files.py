@@ -1,19 +1,7 @@
-"""Files that survive: whole or absent, locked, and drafts that a resumed run goes on from.
+"""Files that are whole or absent, and locked; and what may be read.
 
-A charge cannot be taken back, so what it paid for must not get lost. A place to write to is claimed
-before anything is charged. A *draft* there is a tape of parts, as bytes: whoever uses it says what
-they hold. What is drawn is durable when :meth:`Draft.keep` returns; the draft goes when all that is
-made of it is written. If that fails, or the process dies, the draft stays. The same work with
-``resume`` then reads what was kept and goes on after it. Every entry that a run makes in a ledger
-has a *claim*, the draft's key and how far it had come, so a resumed run finds what it has paid for
-already, and pays once.
-
-What was charged and drawn, but not kept, is drawn again, with fresh noise. That costs no privacy:
-the first draw never left the process that died, so one draw leaves for one charge. It is the reason
-that a part is kept before anything else may happen to it, and that nothing is shown before. A copy
-of a draft draws nothing once the ledger knows that another copy has come further.
-Nothing sealed is in a draft: only what was released, and public numbers; and, where no ledger
-keeps it, how much of its allowance each voter has spent. So a draft is for its owner only.
+A file is written beside its place and becomes it, durably, once it is whole. What is read is looked
+at first: a named pipe would wait for ever, and an open ledger lose its locks.
 """
 
 from __future__ import annotations
@@ -24,17 +12,15 @@ import os
 import re
 import secrets
 import stat
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from hashlib import sha256
+from hashlib import file_digest
 from pathlib import Path, PurePosixPath
-from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakValueDictionary
 
-from ._version import check_written, written
-from .errors import ChargedError, ChargedInterruptError, DrawnError, InputError, masked
+from ._version import written
+from .errors import InputError, masked
 
 try:
     import fcntl
@@ -45,312 +31,11 @@ except ImportError:  # no locks: two runs that write to one place may then distu
 # the locks that this process has on it.
 DATABASES: WeakValueDictionary[tuple[int, int], Any] = WeakValueDictionary()
 
-DRAFT = ".draft"  # of what is written into a folder
-_FORMAT = 3
-_NOTE, _CHARGE, _PART = b"note", b"charge", b"part"  # kinds of frames
 PART = ".part"  # in the name of a file that is being written
 _UNPACKED = 1 << 30  # bytes that any file may unpack to at once
 _SQUEEZED = 200  # beyond that, at most so many times what is stored: more is no data
 _SCHEME = re.compile(r"[a-zA-Z][\w+.-]+:/")  # a path that was made of a URL has lost a slash
 _HERE = re.compile(r"(file|local)://")  # paths, to fsspec, and judged as paths are
-
-
-def beside(output: Path) -> Path:
-    """Return where the draft of a file lies: hidden, in the same folder."""
-    return output.with_name(f".{output.name}.draft")
-
-
-def exists(output: Path, draft: Path) -> str:
-    """Return what is wrong with a place that is taken, perhaps by a run that has not finished."""
-    ways = "finish its run with `resume=True`, or " if draft.exists() else ""
-    return f"{str(output)!r} exists; {ways}give `force=True` to overwrite it"
-
-
-class Draft:
-    """A claimed place, and what was released so far. A context: it cleans up behind itself.
-
-    Parameters
-    ----------
-    path
-        Where the draft lies. What a dead process left there is used again, unless it was paid for.
-    asked
-        What was asked for, as plain values; whoever resumes must ask for the same.
-    resume
-        Go on from what is in the draft.
-    force
-        Start anew even if the draft was paid for, and throw that away.
-
-    Attributes
-    ----------
-    paid
-        Whether something in it was charged, is about to be, or was released: then it stays.
-    charged
-        Whether a ledger that lasts was charged for it, or was about to be.
-    last
-        The last part, read or not; None if there is none.
-    """
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        asked: Mapping[str, Any],
-        *,
-        resume: bool = False,
-        force: bool = False,
-    ) -> None:
-        self.path = Path(path)
-        self._asked = json.loads(json.dumps(asked, default=str))
-        self._key, self.paid, self.charged, self._finished = "", False, False, False
-        self._unread: deque[bytes] = deque()
-        self._notes: list[bytes] = []
-        self.last: bytes | None = None
-        self._place = self._end = 0  # the next part, and where the file ends
-        self._file = locked(self.path, make=not resume)
-        try:
-            was = self._read(force=force and not resume)
-            if resume:
-                self._check_resume(was)
-            elif self.paid and not force:
-                raise InputError(
-                    f"{str(self.path)!r} is the draft of a run that was charged but not finished: "
-                    "finish it with `resume=True`, or discard it with `force=True`"
-                )
-            else:
-                self._begin()
-        except BaseException:
-            os.close(self._file)
-            raise
-
-    # -- the tape ----------------------------------------------------------------------------------
-
-    @property
-    def claim(self) -> str:
-        """A name for what is paid for next: the same in a resumed run that has come as far."""
-        return f"{self._key}.{self._place}"
-
-    def ahead(self) -> bytes | None:
-        """Return what :meth:`read` will return next, and leave it there."""
-        return self._unread[0] if self._unread else None
-
-    def read(self) -> bytes | None:
-        """Return the next part that an earlier run kept; None when all of them are read."""
-        if not self._unread:
-            return None
-        self._place += 1
-        return self._unread.popleft()
-
-    def note(self, part: bytes) -> None:
-        """Append a part that nobody paid for: public numbers that a resumed run needs again."""
-        self._write(_NOTE, part)
-
-    def charging(self) -> None:
-        """Say, durably, that a charge is about to be made under the next claim."""
-        if not self.charged:
-            self._write(_CHARGE, b"")
-        self.paid = self.charged = True
-
-    def keep(self, part: bytes, *, instead: bool = False) -> None:
-        """Append what was released, durably; ``instead`` of all but the notes so far."""
-        self._write(_PART, part, instead=instead)
-
-    def check_ledger(self, *, lasts: bool) -> None:
-        """Refuse to go on without a ledger where one was charged: it would be paid by nobody.
-
-        And with one where none was: it would be paid for again, with other noise, and the sum of
-        both stated by nobody.
-        """
-        if self.charged and not lasts:
-            raise InputError("ledger", "must be given: the run that is resumed was charged to it")
-        if lasts and self.paid and not self.charged:
-            raise InputError("ledger", "must not be given: the run that is resumed had none")
-
-    def reserve(self, room: int) -> None:
-        """Take so many bytes on the disk, before anything is charged."""
-        try:
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(self._file, 0, self._end + room)
-        except OSError as error:
-            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
-                raise self._unwritable(error) from None
-
-    # -- the end -----------------------------------------------------------------------------------
-
-    def finish(self) -> None:
-        """Remove the draft: what was made of it is on disk."""
-        self._remove()
-        self.paid, self._finished = False, True
-
-    def __enter__(self) -> Draft:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with suppress(OSError):  # of a disk that fails by now: an unpaid draft is begun anew anyway
-            if not self.paid and not self._finished:  # then the place may be another run's already
-                self._remove()
-        with suppress(OSError):
-            os.close(self._file)
-        if error is None or not self.paid:
-            return
-        if isinstance(error, ChargedError) and error.draft is not None:
-            return
-        if isinstance(error, DrawnError):
-            return  # to resume this copy is of no use
-        if isinstance(error, ChargedError) and error.__cause__ is not None:
-            error = error.__cause__  # that it is charged is said below
-        if isinstance(error, Exception | KeyboardInterrupt):
-            raised = ChargedError if isinstance(error, Exception) else ChargedInterruptError
-            why = str(error) or type(error).__name__
-            raise raised(
-                f"the budget is charged but the run did not finish: {why}. What was released so "
-                f"far is in {str(self.path)!r}. Repeat with `resume=True`, at no further charge",
-                draft=self.path,
-            ) from error
-
-    def _remove(self) -> None:
-        self._newer.unlink(missing_ok=True)
-        self.path.unlink(missing_ok=True)
-
-    # -- the file ----------------------------------------------------------------------------------
-
-    @property
-    def _newer(self) -> Path:
-        return self.path.with_name(f"{self.path.name}.new")
-
-    def _begin(self) -> None:
-        try:
-            os.ftruncate(self._file, 0)
-            self._unread.clear()
-            self._notes.clear()
-            self._key = secrets.token_hex(16)
-            self.paid, self.charged, self.last, self._end = False, False, None, 0
-            self._append(self._file, self._header())
-            sync_folder(self.path.parent)
-        except OSError as error:
-            with suppress(OSError):
-                self.path.unlink()
-            raise self._unwritable(error) from None
-
-    def _header(self) -> bytes:
-        head = {**written(_FORMAT), "key": self._key, "asked": self._asked}
-        return json.dumps(head).encode() + b"\n"
-
-    def _write(self, kind: bytes, part: bytes, *, instead: bool = False) -> None:
-        try:
-            if instead:
-                before = b"".join(_frame(_NOTE, note) for note in self._notes)
-                before += _frame(_CHARGE, b"") * self.charged
-                self._replace(before + _frame(kind, part))
-            else:
-                self._append(self._file, _frame(kind, part))
-        except OSError as error:
-            if not self.paid:
-                raise self._unwritable(error) from None
-            raise ChargedError(
-                f"the budget is charged, but the outcome cannot be written to {str(self.path)!r}: "
-                f"{error.strerror or error}. Free some space and repeat with `resume=True`, at no "
-                "further charge",
-                draft=self.path,
-            ) from None
-        if kind != _CHARGE:
-            self._place, self.last = (len(self._notes) if instead else self._place) + 1, part
-        self._notes += [part] * (kind == _NOTE)
-        self.paid |= kind != _NOTE
-
-    def _append(self, file: int, data: bytes) -> None:
-        place, end = self._end, self._end + len(data)
-        while place < end:
-            place += os.pwrite(file, data[place - self._end :], place)
-        os.fsync(file)
-        self._end = end
-
-    def _replace(self, frames: bytes) -> None:
-        """Put a new file with these frames in the place of this one; at any moment one is there."""
-        file, end = locked(self._newer, make=True), self._end
-        try:
-            os.ftruncate(file, 0)
-            self._end = 0
-            self._append(file, self._header() + frames)
-            self._newer.replace(self.path)
-        except BaseException:
-            self._end = end
-            os.close(file)
-            raise
-        os.close(self._file)
-        self._file = file
-        sync_folder(self.path.parent)
-
-    def _read(self, *, force: bool) -> Mapping[str, Any] | None:
-        """Read what is there; a torn end, which was never said to be kept, does not count."""
-        with os.fdopen(os.dup(self._file), "rb") as stream:
-            stream.seek(0)
-            try:
-                head = json.loads(line := stream.readline())
-                was = dict(head["asked"])
-                if not line.endswith(b"\n"):
-                    return None
-            except (ValueError, LookupError, TypeError, RecursionError):
-                return None
-            if not force:
-                check_written(f"the draft {str(self.path)!r}", head, _FORMAT)
-            self._key = str(head.get("key"))
-            self._end = stream.tell()
-            while (words := stream.readline(200).split()) and len(words) == 3:
-                kind, size, digest = words
-                part = stream.read(int(size)) if size.isdigit() else b""
-                if sha256(part).hexdigest().encode() != digest or stream.read(1) != b"\n":
-                    break
-                if kind != _CHARGE:
-                    self._unread.append(part)
-                    self.last = part
-                self._notes += [part] * (kind == _NOTE)
-                self.paid |= kind != _NOTE
-                self.charged |= kind == _CHARGE
-                self._end = stream.tell()
-        return was
-
-    def _check_resume(self, was: Mapping[str, Any] | None) -> None:
-        if was is None:
-            raise InputError(
-                "resume", f"needs a draft, and {str(self.path)!r} is not one: nothing was charged"
-            )
-        for name, value in self._asked.items():
-            if was.get(name) != value:
-                raise InputError(
-                    "resume", f"must repeat the same call: {name} was {was.get(name)!r}", value
-                )
-        os.ftruncate(self._file, self._end)  # gives back what was reserved
-
-    def _unwritable(self, error: OSError) -> InputError:
-        return InputError(
-            "output", f"needs free space in {str(self.path.parent)!r}: {error.strerror or error}"
-        )
-
-
-def _frame(kind: bytes, part: bytes) -> bytes:
-    return b"%s %d %s\n%s\n" % (kind, len(part), sha256(part).hexdigest().encode(), part)
-
-
-@contextmanager
-def drafted(
-    draft: str | os.PathLike[str] | Draft | None,
-    asked: Mapping[str, Any],
-    *,
-    resume: bool,
-    force: bool = False,
-) -> Iterator[Draft | None]:
-    """Yield a draft that somebody opened already, one that is opened here, or none."""
-    if draft is None and resume:
-        raise InputError("resume", "needs `output`, the file of the earlier call")
-    if draft is None or isinstance(draft, Draft):
-        yield draft
-        return
-    with Draft(draft, asked, resume=resume, force=force) as opened:
-        yield opened
 
 
 # -- files that are complete or absent ------------------------------------------------------------
@@ -394,7 +79,8 @@ def check_new(
     if file.is_symlink() and not file.exists():
         raise InputError(argument, f"{str(path)!r} is a broken link: name a file")
     if file.exists() and not force:
-        raise InputError(argument, exists(file, beside(file)))
+        rule = f"{str(file)!r} exists; finish its run with `resume=True`, or give `force=True`"
+        raise InputError(argument, rule)
     return file
 
 
@@ -426,22 +112,21 @@ def complete(
         os.close(file)
 
 
-class Promise(Protocol):
-    """What states a guarantee: a release of labels, or what private training promises."""
-
-    def statement(self) -> str:
-        """Return it in plain words."""
-
-    def facts(self) -> dict[str, Any]:
-        """Return it as plain values."""
-
-
-def write_statement(promise: Promise, path: Path, *, force: bool = True) -> None:
+def write_statement(text: str, facts: Mapping[str, Any], path: Path, *, force: bool = True) -> None:
     """Write a guarantee in plain words, and the same for machines beside it, as ``.json``."""
-    facts = json.dumps({**written(1), **promise.facts()}, indent=2, default=str)
-    for file, text in ((path, promise.statement()), (path.with_suffix(".json"), facts)):
+    values = json.dumps({**written(1), **facts}, indent=2, default=str)
+    for file, content in ((path, text), (path.with_suffix(".json"), values)):
         with complete(file, force=force) as part:
-            part.write_text(text + "\n", encoding="utf-8")
+            part.write_text(content + "\n", encoding="utf-8")
+
+
+def digests_of(files: Iterable[Path]) -> dict[str, str]:
+    """Return the SHA-256 of files, by name."""
+    digests = {}
+    for path in files:
+        with path.open("rb") as stream:
+            digests[path.name] = file_digest(stream, "sha256").hexdigest()
+    return digests
 
 
 def locked(path: Path, *, make: bool) -> int:
@@ -455,7 +140,7 @@ def locked(path: Path, *, make: bool) -> int:
                 raise InputError(
                     "output", f"must be in an existing folder, and there is no {str(path.parent)!r}"
                 ) from None
-            raise InputError("resume", f"needs a draft, and there is no {str(path)!r}") from None
+            raise InputError("output", f"needs {str(path)!r}, which does not exist") from None
         except OSError as error:
             raise InputError(
                 "output",

@@ -1,70 +1,70 @@
 """The everyday job: votes in, private labels and an honest bill out.
 
 :func:`label` answers one batch. An :class:`Electorate` has a lifetime allowance and answers any
-number of adaptive batches.
+number of adaptive batches. Both check everything first, then reserve, draw, commit and deliver
+(:mod:`privote.ledger`).
 """
 
 from __future__ import annotations
 
-import json
-import os
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
-from io import BytesIO
-from pathlib import Path
+from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from .accounting.renyi import epsilon as to_epsilon
-from .accounting.renyi import rounded_up
-from .errors import InputError, PrivoteWarning, whole
-from .files import Draft, beside, check_new, complete
-from .guardian import AUTO, Guardian, record_kept, seats
-from .guardian.accounts import plain
-from .ledger import Budget, Ledger
-from .ledger.records import digest_of
-from .mechanisms import Mechanism, mechanism_of
+from .accounting.allowance import FACTOR
+from .accounting.filters import fitting
+from .accounting.renyi import DEFAULT_ORDERS, Floats, epsilon_at, rounded_up
+from .entropy import Entropy
+from .errors import BudgetError, InputError, PrivoteWarning, whole
+from .guarantees import (
+    GUARANTEES,
+    VOTER,
+    Guarantee,
+    Learnt,
+    Sealed,
+    data_dependent,
+    worded,
+    worst_case,
+)
+from .guarantees import allowance as allowances
+from .ledger import (
+    Account,
+    AllowanceRequest,
+    AllowanceState,
+    Budget,
+    Ledger,
+    Outcome,
+    Request,
+    Run,
+    digest_of,
+)
+from .mechanisms import Mechanism, TallyVoting, mechanism_of
 from .mechanisms.base import check_electorate
 from .mechanisms.tally import PERCENT
 from .planning.budget import queries_for
 from .planning.forecast import forecast
-from .release import GUARANTEES, HELPS, Release, Sealed, decide, digest_of_facts
-from .votes.cube import Ballots, BallotSource, Threshold
+from .planning.outlook import Outlook, outlook
+from .release import HELPS, Release, expected
+from .votes.cube import Ballots, BallotSource, Counts, Threshold
+from .votes.names import folded, voter_names
 
-ALL_THERE = b"all"  # the note after the last part
+AUTO = "auto"
 POOR = 0.5  # an expected F1 that is warned of
 STOPPED = "It stopped after"  # begins the sentence that says so
-_CELL, _QUERY, _MORE = 10, 24, 1 << 16  # bytes of a label, of a row, and of everything else
-Rows = npt.NDArray[np.int64]
-_SOME = 10  # queries, and voters for each of them: an array that has both is rarely meant so
-_NO_FURTHER = "the run that was resumed had got no further"
 _NEXT = "the next query would exceed the budget in the worst case"
-
-
-@dataclass(frozen=True)
-class Output:
-    """Files that a release goes into.
-
-    Attributes
-    ----------
-    path
-        The first of them: the draft lies beside it until all are written.
-    write
-        Writes them, and returns the release as it is written. If it fails, what was drawn stays in
-        the draft.
-    asked
-        What else whoever resumes must ask for again, as plain values.
-    """
-
-    path: Path
-    write: Callable[[Release], Release]
-    asked: Mapping[str, Any] = field(default_factory=dict)
+_SOME = 10  # queries, and voters for each of them: an array that has both is rarely meant so
+# What a charge says in the place of settings that are not known yet.
+_PENDING = {
+    "allowance": {"mechanism": TallyVoting.name, "noise": "learnt"},
+    "worst-case": {"mechanism": TallyVoting.name, "noise": "solved"},
+}
+Write = Callable[[Release], Mapping[str, str]]
 
 
 def label(
@@ -77,14 +77,14 @@ def label(
     queries: int | None = None,
     plan_for: int | None = None,
     baseline: npt.ArrayLike | None = None,
+    rows: Any = None,
     threshold: Threshold = None,
     ledger: Any = None,
     dataset: str = "default",
     budget: float | None = None,
     voter_ids: Sequence[Any] | None = None,
-    output: str | os.PathLike[str] | Output | None = None,
+    anyway: bool = False,
     resume: bool = False,
-    force: bool = False,
     seed: int | None = None,
 ) -> Release:
     """Release differentially private labels for votes, at a stated epsilon.
@@ -100,9 +100,8 @@ def label(
         (queries, voters, labels): a bool or 0/1/-1 array (-1 is a missing vote), probabilities,
         ballots, a data frame, or the path or URL of a votes file. An array of floats holds
         probabilities; they are rounded to percents, unless a mechanism is named or a ``threshold``
-        is given. Names of
-        queries and labels, where there are any, go into the release; names of voters serve as
-        ``voter_ids``.
+        is given. Names of queries and labels, where there are any, go into the release; names of
+        voters serve as ``voter_ids``.
     epsilon, delta
         What this call may cost. Neighbouring votes differ in one voter's ballots, on any or all
         queries.
@@ -125,6 +124,9 @@ def label(
         these. Later calls use the rest at no further charge, up to that number.
     baseline
         (queries, labels): for ``"allowance"``, a public guess of the labels; default: zeros.
+    rows
+        (queries, features): public rows of the queries, dense or sparse. Labels are decided with
+        their help, at no cost.
     threshold
         For probabilities: a vote is a yes at or above this value; one value, or one per label.
     ledger, dataset, budget
@@ -136,16 +138,11 @@ def label(
         Names of the voters, by which a ledger recognises them in later calls; default: the names in
         the votes. Without names a voter is identified by its position, which must be the same in
         every call.
-    output
-        A new ``.npz`` file for the release. It is reserved before anything is charged, and labels
-        are on disk as soon as they are drawn. If the call fails after the charge, it raises
-        :class:`privote.ChargedError`, which names the draft. An :class:`Output` writes other files.
+    anyway
+        Go on where the noise is at least the number of voters, whatever they vote.
     resume
-        Finish an earlier call with the same arguments that failed. Released labels stay as they
-        are, nothing is charged twice, and the remaining queries are answered. With ``votes=None``,
-        only what was released is written.
-    force
-        Overwrite the file if it exists.
+        Finish an earlier call with the same arguments and ledger that did not return, at no further
+        charge.
     seed
         An integer draws repeatable noise. The release is marked as simulated and protects nobody.
 
@@ -158,9 +155,9 @@ def label(
     InputError
         Before anything is charged or drawn.
     BudgetError
-        If the budget does not allow the request; nothing is released.
+        If the budget does not allow the request; nothing is charged or released.
     ChargedError
-        If the call fails after the charge; ``resume=True`` finishes it.
+        If the call fails after the charge; ``resume=True`` finishes it, unless it says otherwise.
 
     Examples
     --------
@@ -170,112 +167,436 @@ def label(
     >>> release.labels.shape, release.epsilon, release.delta
     ((100, 4), 8.0, 1e-05)
     """
-    if output is not None and not isinstance(output, Output):
-        path = check_new("output", output, (".npz",), force=force or resume)
-        output = Output(path, partial(_save, path, force=force))
-    _check(mechanism, guarantee)
-    if budget is not None and ledger is None:
-        raise InputError("budget", "needs a `ledger`, which keeps it", budget)
-    if plan_for is not None and ledger is None:
-        raise InputError("plan_for", "needs a `ledger`, which keeps what is left for later calls")
-    asked = {"epsilon": epsilon, "delta": delta, "guarantee": guarantee, "seed": seed}
-    asked |= {"dataset": dataset, "queries": queries}
-    asked |= {"mechanism": mechanism, "plan_for": plan_for}
-    asked |= {} if output is None else output.asked
-    if output is None and resume:
-        raise InputError("resume", "needs `output`, the file of the earlier call")
-    draft: Draft | None = None
-    with ExitStack() as stack:
-        if output is not None:
-            claimed = Draft(beside(output.path), asked, resume=resume, force=force)
-            draft = stack.enter_context(claimed)
-        parts = None if draft is None else KeptReleases(draft)
-        if parts is not None and resume and (votes is None or parts.all_there):
-            release, _ = parts.together()
-            release = record_kept(ledger, release, parts.since, parts.draft)
-            near, sparse, why = None, False, _NEXT if parts.all_there else _NO_FURTHER
-        else:
-            ballots = ballots_of(votes, mechanism, threshold)
-            warn_of_axes(ballots, voter_ids)
-            if voter_ids is not None:
-                seats(voter_ids, ballots.voters)
-            cost = Budget(epsilon=epsilon, delta=delta)
-            wanted = (
-                ballots.queries
-                if queries is None
-                else whole("queries", queries, 1, ballots.queries)
-            )
-            note = None if draft is None else draft.read()
-            names = ballots.voter_names if voter_ids is None else voter_ids
-            order = None if names is None else digest_of_facts({"voters": [*map(str, names)]})
-            if note is not None:
-                known = json.loads(note)
-                guarantee = known["guarantee"]
-                lasts = getattr(ledger, "lasts", ledger is not None)
-                if not lasts and known.get("voters") != order:
-                    rule = "must repeat the call with the same voters in the same order"
-                    raise InputError("resume", f"{rule}: what is left to each voter depends on it")
-            elif guarantee == AUTO:
-                only = ledger is not None or baseline is not None or voter_ids is not None
-                size = ballots.voters, ballots.labels, wanted
-                guarantee = "allowance" if only else guarantee_of(mechanism, cost, *size)
-            named, near = partial(_named, ballots, wanted), ballots.near
-            sparse = ballots.sparse
-            if parts is not None and draft is not None:
-                parts.name = named
-                texts = json.dumps(ballots.query_names)
-                draft.reserve(room(ballots.queries, ballots.labels, len(texts)))
-                if note is None:
-                    draft.note(json.dumps({"guarantee": guarantee, "voters": order}).encode())
-            with Guardian(
-                mechanism,
-                cost,
-                Ledger.in_memory() if ledger is None else ledger,
-                guarantee=guarantee,
-                dataset=dataset,
-                total=budget,
-                voter_ids=names if guarantee == "allowance" else voter_ids,
-                seed=seed,
-                draft=draft,
-            ) as guardian:
-                release = guardian.release(
-                    ballots, queries=queries, baseline=baseline, parts=parts, plan_for=plan_for
-                )
-            if draft is not None:
-                draft.note(ALL_THERE)
-            release, why = named(release, 0), _NEXT
-        if 0 < release.answered < (release.asked or 0):
-            text = f"{STOPPED} {release.answered} of {release.asked} queries: {why}."
-            release = replace(release, reasons=(*release.reasons, text))
-        if release.tallies is None:
-            made_by = mechanism_of(release.mechanism) if isinstance(mechanism, str) else mechanism
-            few = sparse or baseline is not None
-            release = with_forecast(release, made_by, near=near, few=few)
-        if output is not None and draft is not None:
-            release = output.write(release)
-            draft.finish()
+    release = prepare(
+        ballots_of(votes, mechanism, threshold),
+        cost=Budget(epsilon=epsilon, delta=delta),
+        account=Account(ledger=ledger, dataset=dataset, budget=budget),
+        mechanism=mechanism,
+        guarantee=guarantee,
+        queries=queries,
+        plan_for=plan_for,
+        baseline=baseline,
+        rows=rows,
+        voter_ids=voter_ids,
+        anyway=anyway,
+        seed=seed,
+    ).release(resume=resume)
     warn_of_quality(release)
     return release
 
 
-def _save(path: Path, release: Release, *, force: bool) -> Release:
-    with complete(path, force=force) as part:
-        release.save(part)
-    return release
+def prepare(
+    ballots: BallotSource,
+    *,
+    cost: Budget,
+    account: Account,
+    mechanism: Mechanism | str = AUTO,
+    guarantee: str = AUTO,
+    queries: int | None = None,
+    plan_for: int | None = None,
+    baseline: npt.ArrayLike | None = None,
+    rows: Any = None,
+    voter_ids: Sequence[Any] | None = None,
+    protects: str = VOTER,
+    anyway: bool = False,
+    seed: int | None = None,
+) -> Labelling:
+    """Check the arguments of :func:`label`, and return what can be looked at before it is paid.
+
+    ``protects`` says what reaches one voter only; whoever made the voters vouches for it.
+    """
+    _check(mechanism, guarantee, account, plan_for)
+    warn_of_axes(ballots, voter_ids)
+    names = voter_ids if voter_ids is not None else ballots.voter_names
+    if names is not None:
+        names = voter_names(names, ballots.voters)
+    asked = ballots.queries
+    if queries is not None:
+        asked = whole("queries", queries, 1, ballots.queries)
+        ballots = ballots.head(asked)
+    if guarantee == AUTO:
+        lasting = account.ledger is not None or baseline is not None or voter_ids is not None
+        size = ballots.voters, ballots.labels, asked
+        guarantee = "allowance" if lasting else guarantee_of(mechanism, cost, *size)
+    if baseline is not None and guarantee != "allowance":
+        raise InputError("baseline", f"needs guarantee 'allowance', not {guarantee!r}")
+    if queries is None and guarantee == "data-dependent":
+        raise InputError(
+            "queries",
+            "must be given for guarantee 'data-dependent': stopping at a cost that depends on the "
+            "votes would leak, so the number is fixed in advance",
+        )
+    most = None
+    if isinstance(mechanism, Mechanism):
+        most = mechanism.max_positives
+        if ballots.resolution > mechanism.resolution:
+            raise InputError("votes", "must be 0, 1 or missing; only tallies take probabilities")
+        mechanism.check(ballots)
+    cost.warn(ballots.voters)
+    labelling = Labelling(
+        ballots=ballots,
+        cost=cost,
+        account=account,
+        mechanism=mechanism,
+        guarantee=guarantee,
+        names=names if guarantee == "allowance" else voter_ids,
+        baseline=allowances.check_baseline(baseline, ballots, most, first=queries),
+        queries=queries,
+        plan_for=plan_for,
+        rows=rows,
+        protects=protects,
+        entropy=Entropy(seed),
+    )
+    if not anyway and rows is None and isinstance(mechanism, str):
+        labelling.refuse_drowned()
+    return labelling
 
 
-def _check(mechanism: Any, guarantee: Any) -> None:
-    if not isinstance(mechanism, Mechanism) and not (
-        isinstance(mechanism, str) and mechanism == AUTO
-    ):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Labelling:
+    """A call of :func:`label` that is checked: what it will cost, and then what it releases."""
+
+    ballots: BallotSource
+    cost: Budget
+    account: Account
+    mechanism: Mechanism | str
+    guarantee: str
+    names: Sequence[str] | None
+    baseline: npt.NDArray[np.bool_]
+    queries: int | None
+    plan_for: int | None
+    rows: Any
+    protects: str
+    entropy: Entropy
+    wanted: Any = None  # the allowance, where somebody sets it
+    registered: int | None = None  # how many voters there are, where some may be absent
+    lasts: bool = True  # whether later runs of the same voters go on with their allowance
+    about: Mapping[str, Any] = field(default_factory=dict)  # further public terms of the run
+
+    @property
+    def voters(self) -> int:
+        """How many voters are registered."""
+        return self.registered or self.ballots.voters
+
+    @cached_property
+    def outlook(self) -> Outlook | None:
+        """How much noise to expect, by public numbers, where it is learnt; else None."""
+        if isinstance(self.mechanism, Mechanism) or self.guarantee != "allowance":
+            return None
+        return outlook(
+            voters=self.voters,
+            labels=self.ballots.labels,
+            queries=allowances.check_planned(self.plan_for, self.ballots.queries),
+            epsilon=self.cost.epsilon,
+            delta=self.cost.delta,
+        )
+
+    def refuse_drowned(self) -> None:
+        """Refuse tallies whose noise is at least the number of voters, whatever they vote."""
+        if self.outlook is not None and self.outlook.drowned:
+            raise BudgetError(
+                f"{self.outlook} Nothing was charged. Public rows of the queries (`rows`) help, "
+                "too; `anyway=True` goes on without",
+                code="drowned",
+            )
+
+    # -- what it asks of a ledger ------------------------------------------------------------------
+
+    def request(self, output: str | None = None) -> Request:
+        """Return what the run asks of a ledger, by public numbers; or raise BudgetError."""
+        terms: dict[str, Any] = {
+            "mechanism": self._parameters(),
+            "voters": self.ballots.voters,
+            "labels": self.ballots.labels,
+            "queries": self.ballots.queries,
+            "missing": self.ballots.missing,
+            "sparse": self.ballots.sparse,
+            "baseline": digest_of(self.baseline.astype(np.int8)) if self.baseline.any() else None,
+            **self.about,
+        }
+        kind = np.int64 if isinstance(self.mechanism, str) else self.mechanism.outcomes
+        request = Request(
+            dataset=self.account.dataset,
+            budget=self.account.budget,
+            cost=self.cost,
+            guarantee=self.guarantee,
+            protects=self.protects,
+            simulated=self.entropy.simulated,
+            terms=terms,
+            price=None,
+            layout={"outcome": (kind, (self.ballots.queries, self.ballots.labels))},
+            room=1 << 16,
+            output=output,
+        )
+        if isinstance(self.mechanism, str):
+            return self._learnt(request)
+        if self.guarantee == "allowance":
+            return self._limited(request, self.mechanism)
+        if self.guarantee == "worst-case":
+            return self._bounded(request, self.mechanism)
+        return request
+
+    def _learnt(self, request: Request) -> Request:
+        planned = allowances.check_planned(self.plan_for, self.ballots.queries)
+        learns, voters = self.guarantee == "allowance", self.ballots.voters
+        learnt = allowances.learnt_terms(
+            self.cost, voters, self.ballots, planned=planned, learns=learns
+        )
+        wanted = AllowanceRequest(
+            terms={
+                "mechanism": self._parameters(),
+                "labels": self.ballots.labels,
+                "resolution": self.ballots.resolution,
+            },
+            voters=voters,
+            names=self.names,
+            queries=self.ballots.queries,
+            planned=planned,
+            plans=self.plan_for is not None,
+            lasts=self.lasts,
+        )
+        return replace(
+            request,
+            terms={**request.terms, "learnt": vars(learnt)},
+            allowance=wanted,
+            price=lambda epsilon: allowances.learnt_price(epsilon, self.cost.delta, voters, learns),
+        )
+
+    def _limited(self, request: Request, mechanism: Mechanism) -> Request:
+        voters, labels = self.voters, self.ballots.labels
+        most, each = allowances.largest_allowance(mechanism, voters, labels, self.cost)
+        limits = allowances.check_allowance(self.wanted, most, voters, self.cost)
+
+        def price(epsilon: float) -> Floats:
+            limit = int(limits.max())
+            if epsilon != self.cost.epsilon:
+                budget = replace(self.cost, epsilon=epsilon)
+                limit = allowances.contributions_that_fit(each, budget)
+            return FACTOR * limit * each
+
+        return replace(
+            request,
+            allowance=AllowanceRequest(
+                terms={"mechanism": self._parameters(), "labels": labels},
+                voters=voters,
+                names=self.names,
+                wanted=limits,
+                lasts=self.lasts,
+            ),
+            price=price,
+            room=request.room + (24 * voters if len({*limits.tolist()}) > 1 else 0),
+        )
+
+    def _bounded(self, request: Request, mechanism: Mechanism) -> Request:
+        fit, each = worst_case.queries_that_fit(mechanism, self.ballots, self.cost, self.queries)
+
+        def price(epsilon: float) -> Floats:
+            if epsilon == self.cost.epsilon:
+                return fit * each
+            return fitting(each, epsilon, self.cost.delta, self.ballots.queries) * each
+
+        outcome = {"outcome": (mechanism.outcomes, (fit, self.ballots.labels))}
+        return replace(request, price=price, layout=outcome)
+
+    def _parameters(self) -> Mapping[str, Any]:
+        if isinstance(self.mechanism, str):
+            return _PENDING[self.guarantee]
+        return self.mechanism.parameters()
+
+    # -- the run -----------------------------------------------------------------------------------
+
+    def release(
+        self, *, output: str | None = None, write: Write | None = None, resume: bool = False
+    ) -> Release:
+        """Check the votes, reserve, draw, commit and deliver.
+
+        Parameters
+        ----------
+        output
+            Where the release goes: what a run that is resumed is known by, besides its terms.
+        write
+            Writes the release, and returns the digests of its files by name.
+        resume
+            Take over the run of an earlier call that did not finish.
+        """
+        request = self.request(output)
+        with Ledger.at(self.account.ledger) as ledger:
+            earlier = ledger.find(request) if resume else None
+            if earlier is None or earlier.commit is None:
+                self.ballots.check()
+            with ledger.reserve(request, resume=resume) as run:
+                sealed = self._draw(run, request) if run.outcome is None else Sealed()
+                assert run.outcome is not None
+                release = self._released(run.outcome, sealed)
+                run.deliver({} if write is None else write(release))
+        return release
+
+    def _draw(self, run: Run, request: Request) -> Sealed:
+        """Draw and commit; return what is for the owner's eyes."""
+        if run.account is not None:
+            return self._draw_limited(run, request)
+        assert isinstance(self.mechanism, Mechanism)
+        if self.guarantee == "worst-case":
+            ballots = self.ballots.head(request.layout["outcome"][1][0])
+            outcome = worst_case.draw(ballots, self.mechanism, self.entropy)
+            assert request.price is not None
+            epsilon = _epsilon(request.price(self.cost.epsilon), self.cost.delta)
+            guarantee = self._guaranteed(run, outcome, self.mechanism, epsilon)
+            run.commit(_outcome(outcome, guarantee), queries=len(outcome))
+            return Sealed()
+        priced = data_dependent.draw(self.ballots, self.mechanism, self.cost.delta, self.entropy)
+        guarantee = self._guaranteed(
+            run, priced.outcome, self.mechanism, priced.epsilon, terms=priced.terms
+        )
+        run.commit(
+            _outcome(priced.outcome, guarantee),
+            queries=len(priced.outcome),
+            curve=priced.curve.tolist(),
+        )
+        return data_dependent.sealed(self.ballots, self.mechanism, self.cost.delta, priced.curve)
+
+    def _draw_limited(self, run: Run, request: Request) -> Sealed:
+        account, charge = run.account, run.charge
+        assert account is not None
+        seats = run.ledger.seats(account, self.names)
+        voters = len(account.allowance)
+        electorate = allowances.Electorate(self.ballots, voters, seats, self.baseline)
+        terms, epsilon = None, self.cost.epsilon
+        if isinstance(self.mechanism, str):
+            terms = Learnt(**charge.terms["learnt"])
+            drawn = allowances.draw_learnt(account, electorate, terms, self.entropy)
+        else:
+            drawn = allowances.draw(account, electorate, self.mechanism, self.entropy)
+            each = self.mechanism.contribution_rdp(voters, self.ballots.labels, DEFAULT_ORDERS)
+            epsilon = _epsilon(FACTOR * account.allowance.max() * each, self.cost.delta)
+        limits: Any = account.allowance if drawn.limit is None else np.full(voters, drawn.limit)
+        guarantee = self._guaranteed(
+            run,
+            drawn.outcome,
+            drawn.mechanism,
+            epsilon,
+            terms=terms,
+            allowance=None if self.guarantee == "worst-case" else plain(limits),
+            answered_total=account.answered + self.ballots.queries,
+        )
+        learnt = None if drawn.limit is None else (drawn.mechanism.parameters(), drawn.limit)
+        run.commit(
+            _outcome(drawn.outcome, guarantee),
+            queries=self.ballots.queries,
+            learnt=learnt,
+            spending=drawn.spending,
+        )
+        unit, at = self.ballots.resolution**2, slice(None) if seats is None else seats
+        account = run.account
+        assert account is not None
+        return Sealed(
+            spent=-(-account.spent[at] // unit),
+            clipped=account.clipped[at].copy(),
+            allowance=account.allowance[at].copy(),
+        )
+
+    def _guaranteed(
+        self,
+        run: Run,
+        outcome: npt.NDArray[Any],
+        mechanism: Mechanism,
+        epsilon: float | None,
+        **facts: Any,
+    ) -> Guarantee:
+        what = "noisy tallies" if outcome.dtype == np.int64 else "labels"
+        shape = f"{len(outcome):,} queries on {outcome.shape[1]:,} labels"
+        voters = self.ballots.voters if run.account is None else len(run.account.allowance)
+        return Guarantee(
+            kind=self.guarantee,
+            epsilon=epsilon,
+            delta=self.cost.delta,
+            mechanism=mechanism.parameters(),
+            voters=voters,
+            released=f"{what} of {shape}",
+            protects=self.protects,
+            simulated=self.entropy.simulated,
+            standing=run.standing,
+            drawn=digest_of(outcome),
+            **facts,
+        )
+
+    def _released(self, outcome: Outcome, sealed: Sealed) -> Release:
+        """Return the release of what was committed; nothing here looks at a vote."""
+        ballots, labels = self.ballots, outcome.arrays["outcome"]
+        guarantee = Guarantee.of_facts(outcome.facts)
+        names, reasons = ballots.query_names, tuple[str, ...]()
+        if 0 < len(labels) < ballots.queries:
+            reasons = (f"{STOPPED} {len(labels)} of {ballots.queries} queries: {_NEXT}.",)
+        release = Release.of_outcome(
+            labels,
+            guarantee,
+            active_share=ballots.active_share,
+            asked=ballots.queries,
+            reasons=reasons,
+            label_names=ballots.label_names,
+            query_names=None if names is None else tuple(names[: len(labels)]),
+            sealed=sealed,
+        )
+        return self._forecast(release)
+
+    def _forecast(self, release: Release) -> Release:
+        """Return released labels with what is to be expected of them, by public numbers."""
+        if not release.answered or release.tallies is not None:
+            return release
+        mechanism, guarantee = self.mechanism, release.guarantee
+        if isinstance(mechanism, str):
+            mechanism = mechanism_of(dict(guarantee.mechanism))
+        limits = guarantee.allowance
+        most = max(limits) if isinstance(limits, tuple) else limits
+        # How long an allowance lasts is not told where contributions are few.
+        few = self.ballots.sparse or self.baseline.any() or self.ballots.active_share is not None
+        return replace(
+            release,
+            forecast=forecast(
+                mechanism,
+                guarantee.voters,
+                release.labels.shape[1],
+                near=self.ballots.active_share,
+                allowance=None if few else most or None,
+                asked=guarantee.answered_total or release.answered,
+            ),
+        )
+
+
+def _epsilon(curve: Floats, delta: float) -> float:
+    return epsilon_at(curve, DEFAULT_ORDERS, delta)[0]
+
+
+def _outcome(array: npt.NDArray[Any], guarantee: Guarantee) -> Outcome:
+    """Return what a run commits: the statement's text is worded here, once."""
+    guarantee = worded(guarantee)
+    return Outcome(
+        arrays={"outcome": array}, facts=guarantee.facts(), statement=guarantee.statement()
+    )
+
+
+def plain(limits: Counts) -> int | tuple[int, ...]:
+    """Return an allowance as one number if all voters have the same."""
+    first = int(limits[0])
+    return first if (limits == first).all() else tuple(limits.tolist())
+
+
+def _check(mechanism: Any, guarantee: Any, account: Account, plan_for: Any) -> None:
+    named = isinstance(mechanism, Mechanism)
+    if not named and not (isinstance(mechanism, str) and mechanism == AUTO):
         rule = "must be 'auto' or a privote mechanism, such as BinaryVoting(sigma=7.0)"
         raise InputError("mechanism", rule, mechanism)
     if guarantee not in (AUTO, *GUARANTEES):
-        known = ", ".join((AUTO, *GUARANTEES))
-        raise InputError("guarantee", f"must be one of {known}", guarantee)
-    if isinstance(mechanism, str) and guarantee == "data-dependent":
+        raise InputError("guarantee", f"must be one of {', '.join((AUTO, *GUARANTEES))}", guarantee)
+    if not named and guarantee == "data-dependent":
         rule = f"must be named with `guarantee={guarantee}`, which does not set the noise"
         raise InputError("mechanism", rule, mechanism)
+    if account.budget is not None and account.ledger is None:
+        raise InputError("budget", "needs a `ledger`, which keeps it", account.budget)
+    if plan_for is not None and account.ledger is None:
+        raise InputError("plan_for", "needs a `ledger`, which keeps what is left for later calls")
+    if plan_for is not None and named:
+        raise InputError("plan_for", "needs `mechanism=auto`, which learns the allowance")
 
 
 def ballots_of(
@@ -293,13 +614,17 @@ def ballots_of(
     and voters (:meth:`Ballots.of`).
     """
     if isinstance(mechanism, Mechanism):
-        steps = mechanism.resolution
-        return Ballots.of(votes, threshold=threshold, steps=steps, soft=True, **lists)
-    return Ballots.of(votes, threshold=threshold, steps=PERCENT, soft=soft, **lists)
+        soft, resolution = True, mechanism.resolution
+    else:
+        resolution = PERCENT
+    how = {"threshold": threshold, "resolution": resolution, "soft": soft, **lists}
+    ballots = Ballots.of(votes, **how)
+    ballots.check()
+    return ballots
 
 
 def guarantee_of(
-    mechanism: Mechanism | str, budget: Budget, voters: int, labels: int, queries: int
+    mechanism: Mechanism | str, cost: Budget, voters: int, labels: int, queries: int
 ) -> str:
     """Return under which guarantee a call without a ledger answers all queries: by public numbers.
 
@@ -307,46 +632,18 @@ def guarantee_of(
     """
     if isinstance(mechanism, str):
         return "allowance"
-    fit = queries_for(mechanism, voters, labels, budget.epsilon, budget.delta)
+    fit = queries_for(mechanism, voters, labels, cost.epsilon, cost.delta)
     return "worst-case" if fit >= queries else "allowance"
-
-
-def with_forecast(
-    release: Release,
-    mechanism: Mechanism,
-    *,
-    near: npt.ArrayLike | None = None,
-    few: bool = False,
-) -> Release:
-    """Return released labels with what is to be expected of them (`planning.forecast`).
-
-    How long an allowance lasts is not told where contributions are ``few``, because of a baseline
-    or of voters who seldom speak.
-    """
-    if not release.answered or release.tallies is not None:
-        return release
-    each = release.allowance if isinstance(release.allowance, tuple) else (release.allowance or 0,)
-    told = forecast(
-        mechanism,
-        release.voters,
-        release.labels.shape[1],
-        near=near,
-        allowance=None if few or near is not None else max(each) or None,
-        asked=release.so_far or release.answered,
-    )
-    return replace(release, forecast=told)
 
 
 def warn_of_quality(release: Release) -> None:
     """Warn of labels that are not expected to be good, and of queries that were not answered."""
-    said = [*(release.forecast or {}).get("warnings", ())]
+    texts = [*(release.forecast or {}).get("warnings", ())]
     quality = release.quality
-    if "learnt" in release.terms and (quality is None or quality["f1"] < POOR):
-        said.append(release.expected if quality is None else f"{release.expected}. {HELPS}")
-    stopped = [place for place, why in enumerate(release.reasons) if why.startswith(STOPPED)]
-    if stopped:
-        said.append(" ".join(release.reasons[stopped[0] :]))
-    for text in said:
+    if isinstance(release.guarantee.terms, Learnt) and (quality is None or quality["f1"] < POOR):
+        texts.append(expected(release) if quality is None else f"{expected(release)}. {HELPS}")
+    texts += [text for text in release.reasons if text.startswith(STOPPED)]
+    for text in texts:
         warnings.warn(text, PrivoteWarning, stacklevel=3)
 
 
@@ -358,22 +655,22 @@ def read_as(ballots: BallotSource, voter_ids: Any = None) -> str:
     """
     words = (("query", "queries"), ("voter", "voters"), ("label", "labels"))
     sizes = ballots.queries, ballots.voters, ballots.labels
-    said = " x ".join(
-        f"{size:,} {one if size == 1 else more}"
-        for size, (one, more) in zip(sizes, words, strict=True)
+    text = " x ".join(
+        f"{size:,} {one if size == 1 else many}"
+        for size, (one, many) in zip(sizes, words, strict=True)
     )
     if not 1 < sizes[0] < sizes[1] or _has_names(ballots, voter_ids):
-        return said
+        return text
     return (
-        f"{said}. There are more voters than queries; is that right? The first axis of an array "
+        f"{text}. There are more voters than queries; is that right? The first axis of an array "
         "is the queries, the second the voters, who are protected"
     )
 
 
 def _has_names(ballots: BallotSource, voter_ids: Any) -> bool:
     """Return whether more than the order of axes tells voters from queries."""
-    names = [getattr(ballots, f"{axis}_names", None) for axis in ("query", "voter")]
-    return ballots.sparse or any(name is not None for name in (*names, voter_ids))
+    names = (ballots.query_names, ballots.voter_names, voter_ids)
+    return ballots.sparse or any(name is not None for name in names)
 
 
 def warn_of_axes(ballots: BallotSource, voter_ids: Any = None) -> None:
@@ -395,117 +692,6 @@ def warn_of_axes(ballots: BallotSource, voter_ids: Any = None) -> None:
             PrivoteWarning,
             stacklevel=3,
         )
-
-
-def _named(ballots: BallotSource, asked: int, release: Release, start: int) -> Release:
-    """Return a release, whose first query is at ``start``, with the public names."""
-    labels, queries = (getattr(ballots, name, None) for name in ("label_names", "query_names"))
-    own = None if queries is None else queries[start : start + release.answered]
-    return replace(release, asked=asked, label_names=labels, query_names=own)
-
-
-class KeptReleases:
-    """The parts of a release in a draft, each with the rows of a pool that it is about.
-
-    Attributes
-    ----------
-    name
-        Gives a part its public names; it takes where its first query is, too.
-    rows
-        Which row of a pool each query is, where they come from one: noted with every part.
-    answered
-        How many queries have their labels in the parts that were read, or kept.
-    since
-        The ledger entry after which the first of them was drawn, once all are read; 0 without one.
-    """
-
-    def __init__(self, draft: Draft) -> None:
-        self.draft, self.answered, self.since = draft, 0, 0
-        self.name: Callable[[Release, int], Release] = lambda part, start: part
-        self.rows: Rows | None = None
-
-    @property
-    def all_there(self) -> bool:
-        """Whether all that is to be released is in the draft."""
-        return self.draft.last == ALL_THERE
-
-    def kept(self, queries: int | None) -> Release | None:
-        """Return the next part that was kept, which must be about so many queries.
-
-        None where there is no more.
-        """
-        data = self.draft.read()
-        if data is None:
-            return None
-        part, about = _part(data)
-        rows = self._rows_of(part)
-        if queries not in (None, part.answered) or not (
-            rows is None or np.array_equal(rows, about)
-        ):
-            raise InputError("resume", "must repeat the call with the same votes")
-        self.answered += part.answered
-        return part
-
-    def ahead(self) -> Release | None:
-        """Return the part that :meth:`kept` will return next, and leave it there."""
-        data = self.draft.ahead()
-        return None if data is None else _part(data)[0]
-
-    def taken(self) -> tuple[Rows, Rows] | None:
-        """Return what that part took from an allowance that no ledger keeps: spent, refused."""
-        data = self.draft.ahead()
-        if data is None:
-            return None
-        with np.load(BytesIO(data), allow_pickle=False) as arrays:
-            return (arrays["spent"], arrays["refused"]) if "spent" in arrays else None
-
-    def _rows_of(self, part: Release) -> Rows | None:
-        """Return the rows of the next part."""
-        return None if self.rows is None else self.rows[self.answered :][: part.answered]
-
-    def keep(self, part: Release) -> None:
-        """Append a part of a release, durably."""
-        data, rows = BytesIO(), self._rows_of(part)
-        about = {} if rows is None else {"rows": rows}
-        if rows is None and "taken" in vars(part.sealed):
-            about |= dict(zip(("spent", "refused"), part.sealed.taken, strict=True))
-        np.savez_compressed(data, **self.name(part, self.answered).arrays(), **about)
-        self.draft.keep(data.getvalue())
-        self.answered += part.answered
-
-    def together(self) -> tuple[Release, Rows]:
-        """Return all parts of the draft as one release, and which rows of a pool they are about."""
-        self.draft.read()  # the note before them
-        parts: list[tuple[Release, Rows]] = []
-        while (data := self.draft.read()) not in (None, ALL_THERE):
-            parts.append(_part(data or b""))
-        if not parts:
-            raise InputError(
-                "resume",
-                f"needs labels, and {str(self.draft.path)!r} has none: nothing was released. Give "
-                "the votes to continue; nothing is charged twice",
-            )
-        labels = np.concatenate([part.labels for part, _ in parts])
-        names = tuple(name for part, _ in parts for name in part.query_names or ())
-        self.since = (parts[0][0].ledger or {}).get("entry", 0)
-        whole = replace(parts[-1][0], labels=labels, query_names=names or None)
-        if whole.tallies is not None:
-            tallies = [part.outcome for part, _ in parts]
-            whole = decide(replace(whole, tallies=np.concatenate(tallies)))
-        whole = replace(whole, drawn=(digest_of(whole.outcome),))
-        return whole, np.concatenate([rows for _, rows in parts])
-
-
-def _part(data: bytes) -> tuple[Release, Rows]:
-    with np.load(BytesIO(data), allow_pickle=False) as arrays:
-        part = Release.of_arrays(arrays)
-        rows = arrays["rows"] if "rows" in arrays else np.arange(part.answered)
-    return part, rows.astype(np.int64)
-
-
-def room(queries: int, labels: int, names: int = 0) -> int:
-    """Return how many bytes labels need in a draft at most, with so many bytes of names."""
-    return queries * (labels * _CELL + _QUERY) + names + _MORE
 
 
 # -- an electorate ---------------------------------------------------------------------------------
@@ -557,62 +743,101 @@ class Electorate:
         delta: float,
         allowance: int | npt.ArrayLike | None = None,
         voter_ids: Sequence[Any] | None = None,
-        ledger: Ledger | None = None,
+        ledger: Any = None,
         dataset: str = "default",
         budget: float | None = None,
         seed: int | None = None,
     ) -> None:
         check_electorate(voters, labels)
-        if voter_ids is not None:
-            seats(voter_ids, voters)
-        self.voters, self.labels = int(voters), int(labels)
-        self._guardian = Guardian(
-            mechanism,
-            Budget(epsilon=epsilon, delta=delta),
-            Ledger.in_memory() if ledger is None else ledger,
-            dataset=dataset,
-            total=budget,
-            allowance=allowance,
-            voter_ids=voter_ids,
-            seed=seed,
-        )
-        self._allowance = self._guardian.register(self.voters, self.labels)
-        self.answered, self._counting = 0, threading.Lock()
-        self._warned = 0
+        if not isinstance(mechanism, Mechanism):
+            raise InputError("mechanism", "must be a privote mechanism", mechanism)
+        self.voters, self.labels, self.mechanism = int(voters), int(labels), mechanism
+        self._names = None if voter_ids is None else voter_names(voter_ids, self.voters)
+        self._cost, self._entropy = Budget(epsilon=epsilon, delta=delta), Entropy(seed)
+        self._cost.warn(self.voters)
+        opened = Ledger.open if ledger is not None else Ledger.in_memory
+        self._ledger = ledger if isinstance(ledger, Ledger) else opened(*filter(None, [ledger]))
+        self._account = Account(ledger=self._ledger, dataset=dataset, budget=budget)
+        self._wanted, self._turn, self._warnings = allowance, threading.Lock(), 0
+        nobody = Ballots((1, self.voters, self.labels), _no_votes, missing=True)
+        request = self._labelling(nobody, None, self._names).request()
+        with self._ledger.transaction() as state:
+            charge = self._ledger.allowance_for(state, request)
+            if charge is None:
+                facts = self._ledger.allowance_facts(request)
+                charge = self._ledger.charge(state, request, **facts)
+        self._charge = charge
+        if len(self._state.allowance) != self.voters:
+            rule = f"must be all {len(self._state.allowance)} voters registered together"
+            raise InputError("voters", rule, self.voters)
+        assert request.allowance is not None
+        if allowance is not None and (self._limits != request.allowance.wanted).any():
+            raise BudgetError("this electorate already has an allowance, which cannot be changed")
+        each = mechanism.contribution_rdp(self.voters, self.labels, DEFAULT_ORDERS)
+        self._curve = FACTOR * self._state.allowance.max() * each
+        self.answered = 0
 
     @property
-    def mechanism(self) -> Mechanism:
-        """How a tally becomes a release."""
-        return self._guardian.mechanism
+    def _state(self) -> AllowanceState:
+        return self._ledger.state.accounts[self._charge]
+
+    @property
+    def _limits(self) -> Counts:
+        """The allowance of each voter, in the order of their names."""
+        seats = self._ledger.seats(self._state, self._names)
+        return self._state.allowance[slice(None) if seats is None else seats]
+
+    def _labelling(
+        self, ballots: BallotSource, baseline: Any, names: Sequence[str] | None
+    ) -> Labelling:
+        most = self.mechanism.max_positives
+        return Labelling(
+            ballots=ballots,
+            cost=self._cost,
+            account=self._account,
+            mechanism=self.mechanism,
+            guarantee="allowance",
+            names=names,
+            baseline=allowances.check_baseline(baseline, ballots, most),
+            queries=None,
+            plan_for=None,
+            rows=None,
+            protects=VOTER,
+            entropy=self._entropy,
+            wanted=self._wanted,
+            registered=self.voters,
+        )
 
     @property
     def delta(self) -> float:
         """The delta of the guarantee."""
-        return self._guardian.budget.delta
+        return self._cost.delta
 
     @property
     def allowance(self) -> int | tuple[int, ...]:
         """How many contributions each voter had from the start: one number, or one per voter."""
-        return plain(self._allowance.own)
+        return plain(self._limits)
 
     @property
     def epsilon(self) -> float:
         """The guarantee for all batches together, past and future."""
-        return float(to_epsilon(self._allowance.curve, None, self.delta))
+        return _epsilon(self._curve, self.delta)
 
     @property
     def epsilon_by_voter(self) -> npt.NDArray[np.float64]:
         """Each voter's own guarantee, which follows from its own allowance: (voters,)."""
-        values, inverse = np.unique(self._allowance.own, return_inverse=True)
+        values, inverse = np.unique(self._limits, return_inverse=True)
         # What was charged is the cost of the largest allowance; the others cost their part of it.
-        curves = (values / values[-1])[:, None] * self._allowance.curve
-        each = to_epsilon(curves, None, self.delta)
-        return np.asarray(np.asarray(each)[inverse.reshape(-1)])
+        curves = (values / values[-1])[:, None] * self._curve
+        epsilons = np.array([_epsilon(curve, self.delta) for curve in curves])
+        return np.asarray(epsilons[inverse.reshape(-1)])
 
     @property
     def sealed(self) -> Sealed:
         """For the owner's eyes: what each voter has spent, and who has nothing left."""
-        return self._allowance.spending()
+        state, seats = self._state, self._ledger.seats(self._state, self._names)
+        at = slice(None) if seats is None else seats
+        return Sealed(spent=state.spent[at], clipped=state.clipped[at], allowance=self._limits)
 
     def __repr__(self) -> str:
         return (
@@ -633,6 +858,7 @@ class Electorate:
         baseline: npt.ArrayLike | None = None,
         *,
         voter_ids: Sequence[Any] | None = None,
+        resume: bool = False,
     ) -> Release:
         """Answer all queries of a batch. Queries and baseline may depend on past releases.
 
@@ -647,23 +873,46 @@ class Electorate:
             zeros. A vote that agrees with it costs nothing. Never derive it from private votes.
         voter_ids
             Names of this batch's voters, in the order of the second axis.
+        resume
+            Finish an earlier call with the same arguments and ledger that did not return.
         """
         ballots = Ballots.of(votes)
+        ballots.check()
         if ballots.labels != self.labels:
             raise InputError("votes", f"must have {self.labels} labels, got {ballots.labels}")
-        if voter_ids is None and ballots.voters != self.voters:
-            raise InputError(
-                "votes",
-                f"must have {self.voters} voters, got {ballots.voters}; if some are absent, name "
-                "the others with `voter_ids`",
-            )
-        release = self._guardian.release(ballots, baseline=baseline, voter_ids=voter_ids)
-        few = ballots.sparse or baseline is not None
-        release = with_forecast(release, self.mechanism, near=ballots.near, few=few)
-        said = (release.forecast or {}).get("warnings", ())
-        with self._counting:
+        if ballots.resolution > self.mechanism.resolution:
+            raise InputError("votes", "must be 0, 1 or missing; only tallies take probabilities")
+        self.mechanism.check(ballots)
+        names = self._present(ballots, voter_ids)
+        with self._turn:
+            release = self._labelling(ballots, baseline, names).release(resume=resume)
+            texts = (release.forecast or {}).get("warnings", ())
             self.answered += release.answered
-            more, self._warned = len(said) > self._warned, len(said)
-        for text in said if more else ():
+            more, self._warnings = len(texts) > self._warnings, len(texts)
+        for text in texts if more else ():
             warnings.warn(text, PrivoteWarning, stacklevel=2)
         return release
+
+    def _present(self, ballots: BallotSource, voter_ids: Any) -> Sequence[str] | None:
+        """Return the names of a batch's voters, who must be registered."""
+        if voter_ids is None:
+            if ballots.voters != self.voters:
+                raise InputError(
+                    "votes",
+                    f"must have {self.voters} voters, got {ballots.voters}; if some are absent, "
+                    "name the others with `voter_ids`",
+                )
+            return self._names
+        if self._names is None:
+            raise InputError("`voter_ids` given, but the voters were registered without names")
+        names = voter_names(voter_ids, ballots.voters)
+        registered = {folded(name) for name in self._names}
+        for place, name in enumerate(names):
+            if folded(name) not in registered:
+                rule = f"must name registered voters, and voter {place} is not registered"
+                raise InputError("voter_ids", rule, sealed=f"it is {name!r:.60}")
+        return names
+
+
+def _no_votes(start: int, stop: int) -> NoReturn:
+    raise AssertionError("an electorate has no votes of its own")

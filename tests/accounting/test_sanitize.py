@@ -25,10 +25,11 @@ def level_costs(
     return MarginGrid(mech, voters, missing).costs(slice(None), np.array([order]))[:, 0]
 
 
-def neighbours(tally: tuple[int, ...], levels: int, reach: int):
-    """Every tally one ballot away: each cell moves on its own, by at most ``reach``."""
+def neighbours(tally: tuple[int, ...], levels: int, max_shift: int):
+    """Every tally one ballot away: each cell moves on its own, by at most ``max_shift``."""
     around = [
-        [c + step for step in range(-reach, reach + 1) if 0 <= c + step < levels] for c in tally
+        [c + step for step in range(-max_shift, max_shift + 1) if 0 <= c + step < levels]
+        for c in tally
     ]
     return itertools.product(*around)
 
@@ -56,14 +57,16 @@ def test_windowed_max(values, radius):
     assert sanitize.windowed_max(np.array(values), radius).tolist() == expected
 
 
-def smooth_by_definition(costs: np.ndarray, histogram: np.ndarray, beta: float, reach: int):
+def smooth_by_definition(costs: np.ndarray, histogram: np.ndarray, beta: float, max_shift: int):
     """Return S by looking at every distance."""
     places = range(len(costs))
-    change = [max(abs(costs[j] - costs[i]) for j in places if abs(i - j) <= reach) for i in places]
+    change = [
+        max(abs(costs[j] - costs[i]) for j in places if abs(i - j) <= max_shift) for i in places
+    ]
     return max(
         math.exp(-beta * d)
         * sum(
-            cells * max(change[max(0, i - d * reach) : i + d * reach + 1])
+            cells * max(change[max(0, i - d * max_shift) : i + d * max_shift + 1])
             for i, cells in enumerate(histogram.tolist())
         )
         for d in places
@@ -76,15 +79,17 @@ def smooth_by_definition(costs: np.ndarray, histogram: np.ndarray, beta: float, 
     st.integers(1, 30),
     st.integers(1, 2),
 )
-def test_smooth_sensitivity_is_the_maximum_over_all_distances(rows, log_beta, power, reach):
+def test_smooth_sensitivity_is_the_maximum_over_all_distances(rows, log_beta, power, max_shift):
     costs = np.array([cost for cost, _ in rows]) ** power  # powers make few large and many small
     histogram, beta = np.array([cells for _, cells in rows]), 10.0**log_beta
-    found = sanitize.smooth_sensitivity(costs, histogram, beta, reach)
-    assert found == pytest.approx(smooth_by_definition(costs, histogram, beta, reach), rel=1e-12)
+    found = sanitize.smooth_sensitivity(costs, histogram, beta, max_shift)
+    assert found == pytest.approx(
+        smooth_by_definition(costs, histogram, beta, max_shift), rel=1e-12
+    )
 
 
 @pytest.mark.parametrize(
-    ("mech", "voters", "cells", "reach"),
+    ("mech", "voters", "cells", "max_shift"),
     [
         (pv.BinaryVoting(sigma=1.0), 6, 2, 1),
         (pv.BinaryVoting(sigma=0.6), 5, 3, 1),
@@ -96,10 +101,10 @@ def test_smooth_sensitivity_is_the_maximum_over_all_distances(rows, log_beta, po
 )
 @pytest.mark.parametrize(("order", "share", "gamma"), [(2.0, 0.6, 0.05), (8.0, 0.9, 0.2)])
 def test_every_pair_of_neighbours_is_within_the_price(
-    mech, voters, cells, reach, order, share, gamma
+    mech, voters, cells, max_shift, order, share, gamma
 ):
     """Enumerate all small elections; compare the two published Gaussians of each pair."""
-    costs = level_costs(mech, voters, order, missing=reach == 2)
+    costs = level_costs(mech, voters, order, missing=max_shift == 2)
     levels, beta, sigma_s = len(costs), share * sanitize.largest_beta(order), 1.5
     price, z = sanitize.release_cost(order, beta, sigma_s, gamma), sanitize.z_value(gamma)
     known = {}
@@ -107,11 +112,11 @@ def test_every_pair_of_neighbours_is_within_the_price(
         histogram = np.bincount(tally, minlength=levels)
         known[tally] = (
             float(histogram @ costs),
-            sanitize.smooth_sensitivity(costs, histogram, beta, reach),
+            sanitize.smooth_sensitivity(costs, histogram, beta, max_shift),
         )
     worst = 0.0
     for tally, (f, scale) in known.items():
-        for other in neighbours(tally, levels, reach):
+        for other in neighbours(tally, levels, max_shift):
             other_f, other_scale = known[other]
             assert abs(f - other_f) <= min(scale, other_scale) * (1 + 1e-12)
             assert scale <= math.exp(beta) * other_scale * (1 + 1e-12)
@@ -181,7 +186,6 @@ def test_bad_arguments():
         None: lambda: sanitize.published_cost_2018(5, 0.1, 1.0),
         "gamma": lambda: sanitize.z_value(0.6),
         "order": lambda: sanitize.release_cost(1.0, 0.1, 1.0),
-        "histogram": lambda: sanitize.smooth_sensitivity([1.0, 2.0], [1, 2, 3], 0.1),
         "costs": lambda: sanitize.smooth_sensitivity([1.0, math.inf], [1, 2], 0.1),
     }.items():
         with refused(argument):

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from privote.ledger.records import RELEASED
 from tests.ledger.conftest import database, path, server
 from typer.testing import CliRunner
 
 import privote as pv
 from privote.cli import app
-from privote.ledger.records import RELEASED
 
 __all__ = ["database", "path", "server"]  # fixtures that attacks ask for
 

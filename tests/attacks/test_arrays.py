@@ -253,7 +253,7 @@ def test_a_missing_vote_is_one_cell(missing: Any) -> None:
     for given in (votes, votes.tolist()):
         found = pv.Ballots.of(given)
         assert isinstance(found, pv.Ballots)
-        assert (found.missing, found.steps) == (whole.missing, whole.steps)
+        assert (found.missing, found.resolution) == (whole.missing, whole.resolution)
         cells = found.to_array()
         assert cells[2, 3, 1] == -1
         cells[2, 3, 1] = VOTES[2, 3, 1]

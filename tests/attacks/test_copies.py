@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from privote.ledger.records import DIFFERS, RELEASED
 from tests.attacks.conftest import (
     Killed,
     Outcome,
@@ -26,7 +27,6 @@ import privote as pv
 from privote.errors import ChargedError, DrawnError
 from privote.files import Draft
 from privote.learning import PrivateClassifier, save_student
-from privote.ledger.records import DIFFERS, RELEASED
 
 RNG = np.random.default_rng(0)
 VOTES = RNG.random((12, 20, 3)) < 0.3

@@ -437,7 +437,7 @@ def test_parquet_is_read_in_its_order_or_refused(tmp_path: Path, outcome: Outcom
 def test_a_file_that_changes_after_it_was_checked(
     guarantee: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
 ) -> None:
-    """A voter has one vote a cell, whatever its bytes become meanwhile."""
+    """What was checked is what is counted, whatever the file's bytes become meanwhile."""
     votes, tallies = np.zeros((4, 20, 3), np.bool_), []
     np.save(tmp_path / "votes.npy", votes)
     ballots = votefiles.read(tmp_path / "votes.npy")
@@ -456,7 +456,7 @@ def test_a_file_that_changes_after_it_was_checked(
     pv.label(ballots, guarantee=guarantee, **settings)
     counted = [found.margins for found in tallies if found.margins.shape[1] == 3]  # no forecast
     assert sum(map(len, counted)) >= 1
-    through = sum(int((margins != 2 - 20).sum()) for margins in counted)
+    through = sum(int((margins != -20).sum()) for margins in counted)
     outcome(f"{guarantee}: votes that grow after the check", votes[:, 0].size, through)
 
 
@@ -486,12 +486,15 @@ def test_a_file_that_is_cut_off_after_it_was_checked(
     def job() -> int:
         setattr(place, step, cut_off)  # in the child only
         done = invoke(*asked)
-        return done.exit_code if "changed while it was read" in done.stderr else 1
+        return done.exit_code if kind != "packed" or "changed while it" in done.stderr else 1
 
     monkeypatch.setattr("privote.votes.cube._BLOCK_CELLS", 8192)
     code = in_a_child(job)
     with closing(pv.Ledger.open(tmp_path / "ledger.db")) as ledger:
         charges = [entry["kind"] for entry in ledger.published()].count("charge")
+    if kind != "packed":  # these are in memory by then
+        outcome(f"{when}: votes that are cut off in .{kind}", 1, (code, charges) != (0, 1))
+        return
     good = (code, charges) == ((2, 0) if when == "checked" else (6, 1))
     if when == "charged" and good:  # what was drawn is safe
         good = invoke(*asked, "--resume").exit_code == 0

@@ -250,9 +250,9 @@ def published(method: str, rows: Any, public: Any) -> Any:
 
 def votes(soft: bool | None, made: Made, **how: Any) -> View:
     def view(columns: Columns) -> Any:
-        ballots: Any = pv.Ballots.of(made(columns), steps=100, soft=soft, **how)
+        ballots: Any = pv.Ballots.of(made(columns), resolution=100, soft=soft, **how)
         names = ballots.query_names, ballots.voter_names, ballots.label_names
-        return ballots.steps, ballots.missing, names, ballots.to_array()[:, 1:].tolist()
+        return ballots.resolution, ballots.missing, names, ballots.to_array()[:, 1:].tolist()
 
     return view
 
@@ -263,8 +263,8 @@ def counted(how: Mapping[str, Any], made: Made) -> View:
             read(made(part), options=OPTIONS, voter="voter", **how)
             for part in (columns, first(columns))
         )
-        others = everybody.tally.counts - one.tally.counts
-        return everybody.options, everybody.rule, everybody.size, everybody.notes, others.tolist()
+        others = everybody.counts - one.counts
+        return everybody.options, everybody.size, everybody.notes, others.tolist()
 
     return view
 
@@ -426,7 +426,7 @@ def test_one_write_in_is_no_option(tmp_path: Path, outcome: Outcome) -> None:
 
     def view(columns: Columns) -> Any:
         poll = read(columns["rows"], options=OPTIONS[:2], voter="voter")
-        return poll.options, poll.rule, poll.size, poll.notes
+        return poll.options, poll.size, poll.notes
 
     odd = [{"Zoe": 1, **rows[0]}, *rows[1:]]
     with pytest.raises(pv.PrivoteError):

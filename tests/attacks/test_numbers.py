@@ -14,6 +14,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from privote.guardian.allowance import check_allowance
 from tests.attacks.conftest import Outcome, full, scaled, time_limit
 from tests.cli.conftest import invoke
 
@@ -24,9 +25,8 @@ from privote.accounting.renyi import DEFAULT_ORDERS
 from privote.capc.site import read_toml
 from privote.entropy import Entropy
 from privote.errors import PrivoteError
-from privote.guardian.allowance import check_allowance
 from privote.learning.direct.noise import TrainingPlan
-from privote.planning import chance_of_one
+from privote.planning import forecast
 from privote.votes.cube import SparseBallots, check_threshold
 
 STRANGE: list[Any] = [
@@ -68,9 +68,9 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
     "labels on the grid": lambda x: pv.TauVoting(sigma=7.0, tau=1.8, grid=99).worst_case_rdp(
         50, x, [2.0]
     ),
-    "labels of powerset": lambda x: chance_of_one(pv.PowersetVoting(sigma=2.0), 50, x),
-    "labels of small sets": lambda x: chance_of_one(_SMALL_SETS, 50, x),
-    "labels of plurality": lambda x: chance_of_one(pv.PluralityVoting(sigma=2.0), 50, x),
+    "labels of powerset": lambda x: forecast(pv.PowersetVoting(sigma=2.0), 50, x),
+    "labels of small sets": lambda x: forecast(_SMALL_SETS, 50, x),
+    "labels of plurality": lambda x: forecast(pv.PluralityVoting(sigma=2.0), 50, x),
     "orders": lambda x: _BINARY.worst_case_rdp(20, 2, x),
     "an order": lambda x: _BINARY.worst_case_rdp(20, 2, [2.0, x]),
     "delta": lambda x: pv.epsilon(np.ones(1), [2.0], x),
@@ -78,7 +78,7 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
     "epsilon": lambda x: planning.queries_for(_BINARY, 50, 3, x, 1e-5),
     "delta of a plan": lambda x: planning.queries_for(_BINARY, 50, 3, 8.0, x),
     "wanted": lambda x: planning.sigma_for(lambda s: pv.BinaryVoting(sigma=s), 50, 3, 8.0, 1e-5, x),
-    "missed": lambda x: chance_of_one(_BINARY, x, 3),
+    "missed": lambda x: forecast(_BINARY, x, 3),
     **{f"plan, {name}": lambda x, name=name: pv.plan(**{**_PLANNED, name: x}) for name in _PLANNED},
     "allowance": lambda x: _counts(check_allowance(x, 3)),
     "allowances": lambda x: _counts(check_allowance([1, 2, x], 3)),

@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from privote.guardian import Guardian
 from tests.attacks.conftest import Outcome, in_a_child, scaled, write_poll
 from tests.cli.conftest import invoke
 
 from privote.cli import app, main
-from privote.guardian import Guardian
 from privote.learning.direct import training
 from privote.ledger import Ledger
 

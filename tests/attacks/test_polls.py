@@ -17,10 +17,10 @@ from tests.attacks.test_files import got_through
 from tests.polls.test_reading import CAT, LIST, LISTED, PB, POINTS, SOI, WIDE
 
 from privote.errors import PrivoteError
-from privote.mechanisms.outcomes import Greedy, PollSize, Quota, Seats
-from privote.mechanisms.polls import NoisyBits, NoisyCounts, Peeling
-from privote.planning.polls import plan_poll
 from privote.polls import read
+from privote.polls.mechanisms import NoisyBits, NoisyCounts, Peeling
+from privote.polls.outcomes import Greedy, PollSize, Quota, Seats
+from privote.polls.planning import plan_poll
 from privote.votes.cube import MOST
 
 _MEMORY = 32 << 20  # bytes: a file of a few hundred has no use for more
@@ -44,10 +44,10 @@ NUMBERS = (
 def _checked(path: Path, more: dict[str, Any]) -> Any:
     """Read ballots, and judge what was accepted: nothing negative, nothing beyond its bound."""
     found = read(path, **more)
-    counts, voters = found.tally.counts, found.voters
+    counts, voters = found.counts, found.voters
     assert 0 < voters <= MOST, f"{voters} voters"
     assert (counts >= 0).all(), f"counts {counts}"
-    assert (counts <= voters * found.rule.each).all(), f"counts {counts} of {voters} voters"
+    assert (counts <= voters * found.size.each).all(), f"counts {counts} of {voters} voters"
     return found.size
 
 

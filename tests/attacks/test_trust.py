@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from privote.guardian import record_kept
+from privote.ledger.records import DIFFERS, NOT_RECORDED, RELEASED, digest_of
 from tests.attacks.conftest import Killed, Outcome, accepted, check, differing, dying_at
 from tests.refusals import refused
 from typer.testing import CliRunner
@@ -21,9 +23,7 @@ import privote as pv
 from privote.cli import app
 from privote.errors import DrawnError
 from privote.files import Draft, write_statement
-from privote.guardian import record_kept
 from privote.labelling import KeptReleases
-from privote.ledger.records import DIFFERS, NOT_RECORDED, RELEASED, digest_of
 from privote.release import digest_of_facts
 
 VOTES = np.random.default_rng(0).random((40, 30, 4)) < 0.2

@@ -11,7 +11,7 @@ from adaptive import adaptive
 from tests.contracts.cases import MECHANISMS as EVERY
 
 import privote as pv
-from privote.votes.contributions import effective_votes
+from privote.votes.contributions import bound_votes
 
 MECHANISMS: list[tuple[pv.Mechanism, int]] = [
     (pv.BinaryVoting(sigma=2.0), 2),
@@ -51,12 +51,12 @@ def test_two_allowances_are_all_used_by_somebody() -> None:
 def generous(
     votes: Any, baseline: Any, left: Any, unit: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # never runs out
-    counted, spent, refused = effective_votes(votes, baseline, left + 100, unit)
+    counted, spent, refused = bound_votes(votes, baseline, left + 100, unit)
     return counted, np.minimum(spent, left), refused
 
 
 def test_a_rule_that_lets_voters_overspend_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "effective_votes", generous)
+    monkeypatch.setattr(room, "bound_votes", generous)
     report = adaptive(pv.BinaryVoting(sigma=2.0), 3, 2, runs=60)
     assert report.unlike
     assert report.broken

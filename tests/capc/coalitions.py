@@ -132,7 +132,7 @@ def charges_of(terms: Terms, ledger: pv.Ledger | None = None, journal: Any = Non
     """Return what reserves batches of these terms, as a guardian does."""
     journal = journal or GuardianJournal(None, terms, terms.guardian)
     ledger = ledger or pv.Ledger.in_memory()
-    return Charges(terms, ledger, simulated=False, insecure=False, journal=journal)
+    return Charges(terms, ledger, simulated=False, insecure=False, journal=journal.key)
 
 
 def models_for(terms: Terms, ballots: npt.NDArray[Any]) -> dict[str, SiteModel]:

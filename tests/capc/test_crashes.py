@@ -83,7 +83,7 @@ def crashing(monkeypatch: pytest.MonkeyPatch) -> list[Crashing]:
     """Make every durable step and every session two points: just before it, and just after."""
     running: list[Crashing] = []
     steps: dict[Any, list[str]] = {
-        Charges: ["reserve"],
+        Charges: ["reserve", "commit"],
         GuardianJournal: ["reserve", "decide", "commit"],
         QuerierJournal: ["enter", "decided", "store"],
     }
@@ -143,7 +143,7 @@ def check(run: Crashing, terms: Terms, asked: int) -> None:
     if terms.guarantee == "worst-case":
         charged = Counter[str]()
         for entry in entries:
-            charged[entry["dataset"]] += entry["queries"]
+            charged[entry["dataset"]] += entry["terms"]["queries"]
         assert set(charged.values()) == {QUERIES * asked}, "a batch was charged twice"
         return
     assert Counter(e["dataset"] for e in entries) == Counter(dict.fromkeys(terms.parties, 1))

@@ -13,6 +13,7 @@ from scipy.stats import chisquare
 
 import privote as pv
 from privote.accounting.renyi import divergence
+from privote.capc.counted import counted
 from privote.capc.noise import _search, gate_noise, vote_noise
 from privote.entropy import Entropy
 
@@ -96,7 +97,7 @@ def test_drawn_noise_decides_as_often_as_the_mechanism(name: str) -> None:
     mechanism, voters = CASES[name]
     grid = grid_of(mechanism)
     rows, entropy = 20_000, Entropy(5)
-    noise = vote_noise(mechanism.counted(3).vote, voters, (rows,), entropy, grid)
+    noise = vote_noise(counted(mechanism, 3).vote, voters, (rows,), entropy, grid)
     gate = (
         gate_noise(mechanism.gate, voters, (rows,), entropy, grid)
         if mechanism.gate is not None

@@ -15,10 +15,9 @@ from tests.capc.coalitions import altered, charges_of, identity, simulation, ter
 import privote as pv
 from privote.accounting.gaussian import GaussianLink
 from privote.accounting.renyi import divergence
-from privote.accounting.worst_case import line_supremum
 from privote.capc.charges import Prices
 from privote.capc.messages import BallotsReady, Decide, Masks
-from privote.capc.noise import SharedNoise, skellam, skellam_table
+from privote.capc.noise import SharedNoise, line_supremum, skellam, skellam_table
 from privote.capc.statements import facts_of, statement
 from privote.capc.terms import Terms
 from privote.votes.cube import Ballots

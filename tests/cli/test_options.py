@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from privote.cli.options import REQUIRED, Group, derived, signature_of
+from privote.cli.derived import REQUIRED, Group, derived, signature_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,7 +66,9 @@ def test_the_owner_sees_it_on_request(run: Run, votes_file: Path, release: pv.Re
 
 def test_a_sanitized_epsilon_is_shown_with_its_terms(run: Run, votes_file: Path) -> None:
     shown = " ".join(
-        run("label", votes_file, *LABEL, *DEPENDENT, "--output", "a.csv").stdout.split()
+        run(
+            "label", votes_file, *LABEL, *DEPENDENT, "--output", "a.csv", "--verbose"
+        ).stdout.split()
     )
     for term in ("smooth sensitivity: how far the cost can move", "confidence 0.95", "exp(-beta)"):
         assert term in shown

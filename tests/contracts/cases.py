@@ -9,6 +9,7 @@ import numpy.typing as npt
 from tests.contracts.outside import LaplaceQuota, RandomBallot
 
 import privote as pv
+from privote.audit import subjects
 
 GATE = pv.Gate(threshold=3.5, sigma=1.2)
 
@@ -50,7 +51,7 @@ MECHANISMS: dict[str, pv.Mechanism] = {
     "outside votes, gate": LaplaceQuota(sigma=2.0, quota=0.3, gate=GATE),
     "outside ballots": RandomBallot(share=0.4),
 }
-AUDITED = [each for kind in pv.MECHANISMS.values() for each in kind.audited()]
+AUDITED = [each for kind in pv.MECHANISMS.values() for each in subjects(kind)]
 MECHANISMS |= {str(each): each for each in AUDITED if each not in MECHANISMS.values()}
 
 ORDERS = np.array([1.01, 1.5, 2.0, 5.0, 32.0, 1000.0])
@@ -66,8 +67,8 @@ def random_votes(
 ) -> npt.NDArray[Any]:
     """Return votes that ``mechanism`` accepts: bool, or int8 with some missing."""
     votes = rng.random(shape) < share
-    if mechanism.most_ones is not None:
-        votes &= np.cumsum(votes, axis=2) <= mechanism.most_ones
+    if mechanism.max_positives is not None:
+        votes &= np.cumsum(votes, axis=2) <= mechanism.max_positives
     if not missing:
         return votes
     gaps = (rng.random(shape) < 0.15) | (rng.random((*shape[:2], 1)) < 0.15)

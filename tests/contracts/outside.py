@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
+from itertools import product
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,13 +39,10 @@ class RandomBallot(pv.Mechanism):
     Pr[row] = share * (how many cast it) / voters + (1 - share) / 2^labels.
     """
 
-    bounds: ClassVar[tuple[str, ...]] = ("exact",)
-    worst_case_bounds: ClassVar[tuple[str, ...]] = ("exact",)
-
     share: float
 
     def tally(self, block: Any) -> Any:
-        """Count who cast each row: (queries, 2^labels), in the order of every_ballot."""
+        """Count who cast each row: (queries, 2^labels), in the order of itertools.product."""
         query, _, cast = block.speakers()
         counts = np.zeros((block.queries, 1 << block.labels), np.int64)
         np.add.at(counts, (query, self._row(cast)), 1)
@@ -62,10 +60,11 @@ class RandomBallot(pv.Mechanism):
         """Draw a row: (queries, labels)."""
         rows = tally.shape[1]
         place = entropy.categorical(np.log(self._probs(tally, tally[0].sum(), rows)))
-        return self.every_outcome(rows.bit_length() - 1)[place]
+        every = list(product((0, 1), repeat=rows.bit_length() - 1))
+        return np.array(every, np.int8)[place]
 
-    def joint_probabilities(self, votes: Any) -> Floats:
-        """Return the probability of each row: (queries, outcomes)."""
+    def outcome_probabilities(self, votes: Any) -> Floats:
+        """Return the probability of each row: (queries, rows)."""
         tallies = [self.tally(block) for block in pv.Ballots.of(votes).blocks()]
         return np.concatenate([self._probs(t, t[0].sum(), t.shape[1]) for t in tallies])
 

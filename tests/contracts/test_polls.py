@@ -17,9 +17,9 @@ from scipy.stats import chi2
 from privote.accounting.counts import RoundedGaussian
 from privote.accounting.gaussian import GaussianLink
 from privote.entropy import Entropy
-from privote.mechanisms.outcomes import PollSize, PollTally, Quota, Seats
-from privote.mechanisms.polls import NoisyBits, NoisyCounts, Peeling, PollMechanism
-from privote.planning.polls import plan_poll
+from privote.polls.mechanisms import NoisyBits, NoisyCounts, Peeling, PollMechanism
+from privote.polls.outcomes import PollSize, Quota, Seats
+from privote.polls.planning import plan_poll
 
 DELTA = 1e-3
 SIZES = [(2, 2, 2), (3, 3, 1), (3, 3, 3), (4, 3, 2)]
@@ -29,8 +29,9 @@ def ballots(options: int, most: int) -> list[tuple[int, ...]]:
     return [b for b in product((0, 1), repeat=options) if sum(b) <= most]
 
 
-def tally(cast: tuple[tuple[int, ...], ...]) -> PollTally:
-    return PollTally(len(cast), np.array(cast).sum(axis=0))
+def tally(cast: tuple[tuple[int, ...], ...]) -> tuple[np.ndarray, int]:
+    """Return the counts and the number of voters."""
+    return np.array(cast).sum(axis=0), len(cast)
 
 
 def polls(voters: int, options: int, most: int):
@@ -40,21 +41,21 @@ def polls(voters: int, options: int, most: int):
         yield [tuple(sorted((*rest, last))) for last in every]
 
 
-def outcome_probabilities(mechanism: PollMechanism, counted: PollTally) -> np.ndarray:
+def outcome_probabilities(mechanism: PollMechanism, counts: np.ndarray, voters: int) -> np.ndarray:
     """Return the probabilities of everything a mechanism could tell, in a fixed order."""
     if isinstance(mechanism, NoisyBits):
         link = GaussianLink(sigma=mechanism.sigma, quota=mechanism.quota)
-        p = np.exp(link.log_probs(2 * counted.counts - counted.voters, counted.voters))
+        p = np.exp(link.log_probs(2 * counts - voters, voters))
         return np.array(
             [np.prod([row[bit] for row, bit in zip(p, bits, strict=True)])
-             for bits in product((0, 1), repeat=counted.options)]
+             for bits in product((0, 1), repeat=len(counts))]
         )  # fmt: skip
     assert isinstance(mechanism, Peeling)
-    lose = counted.options - mechanism.seats < mechanism.seats
-    weight = np.exp(mechanism.rate * counted.counts * (-1 if lose else 1))
-    rounds = min(mechanism.seats, counted.options - mechanism.seats)
+    lose = len(counts) - mechanism.seats < mechanism.seats
+    weight = np.exp(mechanism.rate * counts * (-1 if lose else 1))
+    rounds = min(mechanism.seats, len(counts) - mechanism.seats)
     found = []
-    for order in permutations(range(counted.options), rounds):
+    for order in permutations(range(len(counts)), rounds):
         left, p = weight.copy(), 1.0
         for option in order:
             p *= left[option] / left.sum()
@@ -69,7 +70,7 @@ def worst_delta(mechanism: PollMechanism, size: PollSize, epsilon: float) -> flo
     for family in polls(size.voters, size.options, size.most):
         for poll in family:
             if poll not in known:
-                known[poll] = outcome_probabilities(mechanism, tally(poll))
+                known[poll] = outcome_probabilities(mechanism, *tally(poll))
         p = np.array([known[poll] for poll in family])
         excess = np.maximum(p[:, None] - math.exp(epsilon) * p[None], 0.0).sum(axis=-1)
         worst = max(worst, float(excess.max()))
@@ -111,11 +112,8 @@ def test_several_questions_keep_one_promise(name: str, outcome, most: int) -> No
     for rest in every[:: len(every) // 4]:
         p = []
         for last in every:
-            counts = tally((rest, last)).counts
-            parts = [
-                outcome_probabilities(plan.mechanism, PollTally(2, counts[at]))
-                for at in size.places
-            ]
+            counts = tally((rest, last))[0]
+            parts = [outcome_probabilities(plan.mechanism, counts[at], 2) for at in size.places]
             p.append(np.outer(*parts).ravel())
         for share in worst:
             excess = np.array(p)[:, None] - math.exp(share * plan.epsilon) * np.array(p)[None]
@@ -183,9 +181,9 @@ def test_what_is_drawn_is_what_is_priced(mechanism: PollMechanism) -> None:
     outcome = Seats(number=getattr(mechanism, "seats", 1))
     entropy, draws = Entropy(5), 4_000
     seen = np.array(
-        [mechanism.draw(counted, outcome, entropy).winners @ [4, 2, 1] for _ in range(draws)]
+        [mechanism.draw(*counted, outcome, entropy).winners @ [4, 2, 1] for _ in range(draws)]
     )
-    p = outcome_probabilities(mechanism, counted)
+    p = outcome_probabilities(mechanism, *counted)
     if isinstance(mechanism, Peeling):
         rounds = min(mechanism.seats, 3 - mechanism.seats)
         by_set = np.zeros(8)

@@ -215,7 +215,7 @@ def test_is_a_source_like_any_other() -> None:
     np.testing.assert_array_equal(ours.labels, theirs.labels)
     np.testing.assert_array_equal(ours.sealed.spent, theirs.sealed.spent)
     assert ours.epsilon == theirs.epsilon
-    assert ours.voters == RECORDS
+    assert ours.guarantee.voters == RECORDS
     assert ours.sealed.exhausted.any()  # or the comparison would not have met an allowance
 
 
@@ -317,19 +317,19 @@ def pate(**settings: Any) -> PATEClassifier:
 def test_labels_are_what_most_records_near_a_row_say() -> None:
     votes = NeighbourBallots(X, Y, PUBLIC, 0.05)
     release = pv.label(votes, epsilon=50.0, delta=1e-5, seed=0)
-    assert release.terms["near"] == 0.05
+    assert release.active_share == 0.05
     wanted = dense(votes).sum(axis=1) > 0.05 * N / 2
     assert (release.labels == wanted).mean() > 0.85
     assert wanted.mean() > 0.2
     assert release.shares.max() > 0.8
-    assert "near each query" in release.headline
+    assert "near each query" in pv.release.headline(release)
 
 
 def test_the_default_share_follows_from_public_numbers() -> None:
     shares = []
     for records, epsilon in ((N, 8.0), (N, 32.0), (300, 1.0)):
         model = pate(epsilon=epsilon).fit(X[:records], Y[:records], PUBLIC, seed=0)
-        shares.append(model.release_.terms["near"])
+        shares.append(model.release_.active_share)
     assert shares == pytest.approx([8 / np.sqrt(8 * N), 4 / np.sqrt(8 * N), 0.1])
 
 
@@ -347,12 +347,14 @@ def test_a_person_is_one_voter_however_many_records_it_has() -> None:
     texts = people.astype(str).astype(object)  # as a table holds them
     one = pate().fit(X, Y, PUBLIC, groups=texts, seed=0)
     two = pate().fit(X[more], Y[more], PUBLIC, groups=texts[more], seed=0)
-    assert one.release_.voters == two.release_.voters == N // 3
-    assert one.release_.terms == two.release_.terms
+    assert one.guarantee_.voters == two.guarantee_.voters == N // 3
+    assert one.release_.active_share == two.release_.active_share
     np.testing.assert_array_equal(one.public_rows_, two.public_rows_)
     other = one.release_.sealed.spent != two.release_.sealed.spent
     assert set(np.flatnonzero(other).tolist()) <= {0}
-    assert one.release_.protects.startswith("a person, with all their records (replaced by any")
+    assert one.release_.guarantee.protects.startswith(
+        "a person, with all their records (replaced by any"
+    )
 
 
 def test_the_same_persons_go_on_under_the_name_of_an_electorate(tmp_path: Any) -> None:
@@ -362,7 +364,7 @@ def test_the_same_persons_go_on_under_the_name_of_an_electorate(tmp_path: Any) -
     order = np.random.default_rng(2).permutation(N)
     rows = X[order], Y[order], PUBLIC
     again = pate(queries=40).fit(*rows, groups=people[order].tolist(), **common)
-    assert again.release_.so_far == 80
+    assert again.guarantee_.answered_total == 80
     # Seat by seat the same person: nobody has spent less than before.
     assert (again.release_.sealed.spent >= first.release_.sealed.spent).all()
     with refused(None, pv.BudgetError):
@@ -376,10 +378,10 @@ def test_rows_of_one_id_are_one_neighbour(settings: Any, tmp_path: Any) -> None:
     """A record may have several rows: as voters of their own they would have its budget each."""
     ids = [f"record {row // 2}" for row in range(N)]
     model = pate(**settings).fit(X, Y, PUBLIC, ids=ids, seed=0)
-    assert model.release_.voters == N // 2
-    assert "a record" in model.release_.protects
+    assert model.guarantee_.voters == N // 2
+    assert "a record" in model.release_.guarantee.protects
     same = pate(**settings).fit(X, Y, PUBLIC, groups=ids, seed=0)
     np.testing.assert_array_equal(model.release_.labels, same.release_.labels)
     # A ledger knows them by different names, and again.
     again = {"ids": ids, "ledger": tmp_path / "l.ledger", "electorate": "ward", "seed": 0}
-    assert pate(queries=10, **settings).fit(X, Y, PUBLIC, **again).release_.voters == N // 2
+    assert pate(queries=10, **settings).fit(X, Y, PUBLIC, **again).guarantee_.voters == N // 2

@@ -84,8 +84,8 @@ def test_scikit_learns_own_checks(estimator, check):
 def test_the_student_learns_and_the_promise_holds(fitted):
     found = pv.metrics.multilabel(Y_TEST, fitted.predict_proba(X_TEST))
     assert found["AUC"] > 0.9
-    assert fitted.privacy_["epsilon"] <= 8.0
-    assert fitted.privacy_["guarantee"] == "allowance"
+    assert fitted.guarantee_.epsilon <= 8.0
+    assert fitted.guarantee_.kind == "allowance"
     assert len(fitted.public_rows_) == fitted.release_.answered == len(X_PUBLIC)
     # It says yes as often as teachers do, as far as released tallies tell.
     said, share = fitted.predict(X_PUBLIC).mean(axis=0), fitted.release_.shares.mean(axis=0)
@@ -101,24 +101,24 @@ def test_a_student_of_tallies_learns_from_shares(monkeypatch):
     )
     model = pate().fit(X, Y, X_PUBLIC, seed=0)
     assert np.array_equal(taught[0], model.release_.shares)
-    assert model.release_.guarantee == "allowance"
+    assert model.guarantee_.kind == "allowance"
     bits = pate(mechanism=pv.BinaryVoting(sigma=8.0), queries=20).fit(X, Y, X_PUBLIC, seed=0)
     assert np.array_equal(taught[1], bits.release_.labels)
     assert bits.thresholds_ == 0.5
     assert bits.shares_ == pytest.approx(bits.predict_proba(X_PUBLIC).mean(axis=0))
-    assert bits.release_.guarantee == "worst-case"  # so few queries fit
+    assert bits.guarantee_.kind == "worst-case"  # so few queries fit
 
 
 def test_noise_and_parts_are_fresh_unless_a_seed_is_given_and_training_is_not():
     noisy = {"queries": 50, "mechanism": pv.BinaryVoting(sigma=40.0)}  # labels are near coin flips
     one, two = (pate(**noisy).fit(X, Y, X_PUBLIC, seed=3) for _ in range(2))
     assert np.array_equal(one.release_.labels, two.release_.labels)
-    assert one.release_.simulated
+    assert one.guarantee_.simulated
     assert one.release_.forecast["warnings"]
     other = pate(**noisy).fit(X, Y, X_PUBLIC)
     assert np.array_equal(other.public_rows_, one.public_rows_)
     assert not np.array_equal(other.release_.labels, one.release_.labels)
-    assert not other.release_.simulated
+    assert not other.guarantee_.simulated
 
 
 def test_one_record_reaches_one_voter_whatever_it_holds(results):
@@ -140,11 +140,11 @@ def test_a_ledger_holds_the_budget_over_fits(tmp_path):
     setting = {"queries": 10, "mechanism": pv.BinaryVoting(sigma=8.0)}
     first = pate(**setting).fit(X, Y, X_PUBLIC, **common)
     again = pate(**setting).fit(X, Y, X_PUBLIC, **common)  # the same voters go on
-    assert again.release_.allowance == first.release_.allowance
-    assert again.release_.so_far == 20
+    assert again.guarantee_.allowance == first.guarantee_.allowance
+    assert again.guarantee_.answered_total == 20
     assert again.release_.sealed.spent.sum() > first.release_.sealed.spent.sum()
     rest = pate(mechanism=setting["mechanism"]).fit(X, Y, X_PUBLIC, **common).release_
-    assert rest.so_far == 320  # all that was asked, though voters have run out
+    assert rest.guarantee.answered_total == 320  # all that was asked, though voters have run out
     assert rest.sealed.exhausted.all()
     assert rest.epsilon == first.release_.epsilon
 
@@ -153,8 +153,8 @@ def test_a_learnt_allowance_is_for_the_public_rows_of_the_first_fit(tmp_path):
     common = {"ledger": tmp_path / "a.ledger", "electorate": "ward 7"}
     first = pate(queries=200).fit(X, Y, X_PUBLIC, **common).release_
     rest = pate(queries=100).fit(X, Y, X_PUBLIC, **common).release_
-    assert rest.so_far == 300
-    assert (rest.epsilon, rest.mechanism) == (first.epsilon, first.mechanism)
+    assert rest.guarantee.answered_total == 300
+    assert (rest.epsilon, rest.guarantee.mechanism) == (first.epsilon, first.guarantee.mechanism)
     with refused(None, pv.BudgetError):
         pate(queries=1).fit(X, Y, X_PUBLIC, **common)
 
@@ -210,7 +210,7 @@ def test_it_pickles_without_teachers_votes_or_anything_sealed(fitted):
     back = pickle.loads(blob)
     assert np.array_equal(back.predict(X_TEST), fitted.predict(X_TEST))
     assert not hasattr(back.release_.sealed, "spent")
-    for word in (b"StackedTeachers", b"prevalence_", b"Ballots", b"Guardian"):
+    for word in (b"StackedTeachers", b"prevalence_", b"Ballots", b"privote.ledger"):
         assert word not in blob
 
 
@@ -266,7 +266,7 @@ GIVEN = {"X_public": [None], "y": [Y[:5], Y + 1], "ids": [[1, 2]], "electorate":
         *((name, {name: bad}, {}) for name in WRONG for bad in WRONG[name]),
         *((name, {}, {name: bad}) for name in GIVEN for bad in GIVEN[name]),
         (None, {}, {"X_public": X_PUBLIC[:, :2]}),
-        ("guarantee", {"guarantee": "data-dependent", "queries": 5}, {}),
+        ("mechanism", {"guarantee": "data-dependent", "queries": 5}, {}),
         ("queries", {"guarantee": "data-dependent", "mechanism": pv.BinaryVoting(sigma=9.0)}, {}),
         ("ids", NEAR, {"ids": [1, 2]}),
         ("groups", NEAR, {"groups": UNNAMED}),
@@ -281,33 +281,39 @@ def test_what_is_bad_is_refused_and_nothing_is_charged(tmp_path, argument, setti
         assert "charge" not in [entry["kind"] for entry in book.published()]
 
 
-def names(ids=None, groups=None, electorate="ward 7", **more):
-    return VoterNames(ids, groups, electorate, key=lambda: b"k" * 32, seed=0, **more)
+def names(ids=None, groups=None, electorate="ward 7"):
+    return VoterNames(ids, groups, electorate, pv.ledger.Account(), seed=0)
+
+
+def ballots(voters, persons=None):
+    source = pv.SparseBallots([0], [0], [[True]], queries=1, voters=voters)
+    source.voter_names = persons
+    return source
 
 
 def test_records_are_called_by_their_ids_or_rows_and_persons_by_their_names():
-    assert len(set(names().of("neighbours", 5))) == 5
+    assert len(set(names().of("neighbours", ballots(5)))) == 5
     one, two = names(ids=["a", "b", "c"]), names(ids=["c", "a", "b"])
-    assert sorted(one.of("neighbours", 3)) == sorted(two.of("neighbours", 3))
-    assert one.of("neighbours", 3)[0] == two.of("neighbours", 3)[1]
-    found = names(groups=["eve", "bob", "eve", "ann"]).of("neighbours", 3, ["ann", "bob", "eve"])
+    assert sorted(one.of("neighbours", ballots(3))) == sorted(two.of("neighbours", ballots(3)))
+    assert one.of("neighbours", ballots(3))[0] == two.of("neighbours", ballots(3))[1]
+    found = names(groups=["eve", "bob", "eve", "ann"]).of(
+        "neighbours", ballots(3, ["ann", "bob", "eve"])
+    )
     assert [name.rpartition("-")[2] for name in found] == ["ann", "bob", "eve"]
 
 
 def test_a_name_says_which_scheme_it_is_from():
     groups = ["0", "1", "2"]
     schemes = [
-        names(groups=groups).of("neighbours", 3, groups),
-        names(ids=[0, 1, 2]).of("neighbours", 3),
-        names().of("neighbours", 3),
-        names().of("teachers", 3),
-        names(groups=groups, electorate="ward 8").of("neighbours", 3, groups),
-        names(groups=groups, electorate=None).of("neighbours", 3, groups),
-        names(groups=groups, electorate=None).of("neighbours", 3, groups),
+        names(groups=groups).of("neighbours", ballots(3, groups)),
+        names(ids=[0, 1, 2]).of("neighbours", ballots(3)),
+        names().of("neighbours", ballots(3)),
+        names().of("teachers", ballots(3)),
+        names(groups=groups, electorate="ward 8").of("neighbours", ballots(3, groups)),
     ]
     every = [name for scheme in schemes for name in scheme]
     assert len(set(every)) == len(every)
-    assert names(ids=["0", 1.0, "02"]).of("neighbours", 3) == schemes[1]
+    assert names(ids=["0", 1.0, "02"]).of("neighbours", ballots(3)) == schemes[1]
 
 
 @pytest.mark.parametrize("whose", [{}, {"ids": [1]}, {"groups": [1]}], ids=str)
@@ -340,6 +346,6 @@ def test_whom_it_protects_says_which_change_is_covered(whose):
     ],
 )
 def test_one_more_or_fewer_is_covered_where_no_public_number_follows_from_how_many(fit, covered):
-    released = fit().fit(X, Y, X_PUBLIC).release_
+    released = fit().fit(X, Y, X_PUBLIC).guarantee_
     assert ("one more or fewer" in released.protects) is covered
     assert ("how many there are is public" in released.protects) is not covered

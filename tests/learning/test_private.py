@@ -100,8 +100,8 @@ def test_every_method_learns_and_says_what_it_promises(arrays, method):
     assert found["BAC"] > 0.65
     assert model.method_ == method or method == "auto"
     assert model.reasons_
-    assert model.privacy_["epsilon"] <= 8.0
-    assert model.privacy_["simulated"] is True
+    assert model.guarantee_.epsilon <= 8.0
+    assert model.guarantee_.simulated is True
     assert (model.release_ is None) == (model.public_rows_ is None)
     # Predictions on public rows are as common as what was released says.
     assert np.allclose(model.predict(X_public).mean(axis=0), model.shares_, atol=0.02)
@@ -120,7 +120,7 @@ def test_what_private_rows_say_is_nothing_that_the_encoder_knows(patients):
     assert one.encoder_.to_plain() == two.encoder_.to_plain()
     assert one.label_names_ == tuple(labels)
     assert one.numbers_.records == private["who"].nunique()
-    assert one.privacy_["protects"].startswith("a person")
+    assert one.guarantee_.protects.startswith("a person")
     assert pv.metrics.multilabel(test[labels], one.predict_proba(test))["AUC"] > 0.7
 
 
@@ -216,4 +216,4 @@ def test_models_of_pictures_at_epsilon_10(shared_data, method, least):
     model.fit(X[train], Y[train], X[public])
     figures = pv.metrics.multilabel(Y[test], model.predict_proba(X[test]))
     assert figures["AUC"] >= least
-    assert model.privacy_["epsilon"] <= 10.0
+    assert model.guarantee_.epsilon <= 10.0

@@ -47,6 +47,22 @@ def charged(ledger: Any) -> int:
         return sum(entry["queries"] for entry in entries)
 
 
+def enter(place: Any, times: int = 1) -> None:
+    """Add entries to a ledger, or at a place: each is the budget of a new data set."""
+    with pv.Ledger.at(place) as ledger:
+        for _ in range(times):
+            name = f"data {os.urandom(6).hex()}"
+            ledger.set_budget(pv.Budget(epsilon=8.0, delta=1e-5), dataset=name)
+
+
+def entries(place: Any) -> int:
+    """Return how many entries a ledger has, and check that it is whole."""
+    with closing(pv.Ledger.open(place, readonly=True)) as ledger:
+        found = ledger.verify()
+        assert found.ok, found.problems
+        return found.entries
+
+
 def binary(name: str) -> str:
     """Find a PostgreSQL program; Debian keeps them off the path, `make setup` brings its own."""
     found = sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"))

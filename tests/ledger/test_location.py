@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ledger.conftest import label
+from tests.ledger.conftest import enter
 from tests.refusals import refused
 
 import privote as pv
@@ -79,7 +79,7 @@ def test_a_name_with_an_equals_sign_is_a_file(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    label(name)
+    enter(name)
     assert files(tmp_path) == [Path(name + end).name for end in ("", ".head", ".key")]
 
 
@@ -87,7 +87,7 @@ def test_a_refused_database_leaves_nothing_behind(tmp_path: Path) -> None:
     pytest.importorskip("psycopg", reason="the extra [postgres] is not installed")
     address = f"postgresql://clerk:{SECRET}@127.0.0.1:1/none"
     with refused(None, pv.LedgerError) as caught:
-        label(Location.of(address, tmp_path / "site"))
+        enter(Location.of(address, tmp_path / "site"))
     assert SECRET not in str(caught.value)
     assert files(tmp_path) == []
 
@@ -110,7 +110,7 @@ def test_an_error_that_repeats_a_password_is_not_repeated(secret: str) -> None:
 def test_a_ledger_of_which_a_part_was_deleted_is_an_erased_record(
     path: Path, lost: tuple[str, ...]
 ) -> None:
-    label(path)
+    enter(path)
     for end in lost:
         beside(path, end).unlink()
     left = files(path.parent)
@@ -126,14 +126,14 @@ def test_an_emptied_file_is_refused_also_with_the_key_in_the_environment(
 ) -> None:
     if named:
         monkeypatch.setenv("PRIVOTE_LEDGER_KEY", "ab" * 32)
-    label(path)
+    enter(path)
     with sqlite3.connect(path) as connection:
         connection.executescript(
             "DROP TRIGGER entries_remain; DELETE FROM sealed; DELETE FROM entries;"
         )
     beside(path, ".head").unlink()
     with refused(None, pv.LedgerError):
-        label(path)
+        enter(path)
 
 
 # -- making one ------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def test_a_crash_while_it_was_made_is_finished_by_the_next(path: Path, anchored:
         beside(path, ".head").unlink()
     with refused(None, pv.LedgerError):
         pv.Ledger.open(path, readonly=True)
-    label(path)
+    enter(path)
     assert pv.Ledger.open(path, readonly=True).verify().ok
     beside(path, ".key").unlink()
     with refused(None, pv.LedgerError):
@@ -158,7 +158,7 @@ def test_an_anchor_that_knows_of_entries_forbids_a_new_key(path: Path) -> None:
     pv.Ledger.open(path).close()
     beside(path, ".key").unlink()
     Anchor(beside(path, ".head"), Chain()).write((0, START), (3, "c" * 64))
-    with pytest.raises(pv.LedgerError, match=r"key 'ledger\.db\.key' is missing"):
+    with refused(None, pv.LedgerError):
         pv.Ledger.open(path)
 
 
@@ -179,7 +179,7 @@ def test_looking_makes_nothing(path: Path) -> None:
 def test_a_database_in_use_is_not_adopted_without_its_key(
     place: Location, database: str, tmp_path: Path
 ) -> None:
-    label(place)
+    enter(place)
     with refused(None, pv.LedgerError):
         pv.Ledger.open(database, beside=tmp_path / "other")
     assert files(tmp_path) == ["site.head", "site.key"]
@@ -188,7 +188,7 @@ def test_a_database_in_use_is_not_adopted_without_its_key(
 def test_an_emptied_database_is_rolled_back(place: Location) -> None:
     import psycopg
 
-    label(place)
+    enter(place)
     with psycopg.connect(place.address) as connection:
         connection.execute("DROP TABLE sealed, entries, meta CASCADE")
         connection.execute("DROP FUNCTION stay CASCADE")

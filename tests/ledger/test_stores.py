@@ -1,4 +1,4 @@
-"""One contract for every store: SQLite, and PostgreSQL where its binaries are found."""
+"""One contract for every store: a list, SQLite, and PostgreSQL where its binaries are found."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from tests.attacks.conftest import accepted, in_a_child
 from tests.refusals import refused
 
 from privote.errors import InputError, LedgerError
-from privote.ledger import Archive
-from privote.ledger.store import START, Format, Row, SQLiteFile, SQLiteStore, Store
+from privote.ledger.backup import read_backup
+from privote.ledger.postgres import PostgresStore
+from privote.ledger.store import START, Format, MemoryStore, Row, SQLiteFile, SQLiteStore, Store
 
 Opener = Callable[[], Store]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
     """Return what opens one store again and again; of PostgreSQL also with odd defaults."""
+    if request.param == "memory":
+        store = MemoryStore()
+        return lambda: store
     if request.param == "sqlite":
         return lambda: SQLiteStore(tmp_path / "store.db", patience=5.0)
-    from privote.ledger.postgres import PostgresStore
-
     address = request.getfixturevalue("database")
     for default in request.param.split(": ")[1:]:
         name = address.rpartition("/")[2]
@@ -79,6 +81,7 @@ ISOLATION = "postgres: default_transaction_isolation = "
 @pytest.mark.parametrize(
     "opener",
     [
+        "memory",
         "sqlite",
         "postgres",
         ISOLATION + "'repeatable read': synchronous_commit = off",
@@ -102,7 +105,7 @@ def test_one_writer_at_a_time_whatever_the_defaults(
             with pytest.raises(TimeoutError):
                 seen.result(0.5)
             first.append(row(1))
-            if not isinstance(first, SQLiteStore):
+            if isinstance(first, PostgresStore):
                 (commit,) = first._run("SHOW synchronous_commit").fetchone()
                 assert commit == ("remote_apply" if "apply" in request.node.name else "on")
         assert seen.result(10) == (1, row(1).digest)  # it waited, and saw what was committed
@@ -209,7 +212,7 @@ def test_a_second_look_at_an_open_file_keeps_its_locks(path: Path, how: str) -> 
     add(file, "first")
     if how == "as a file":
         with refused("backup", InputError):
-            Archive.read(path)
+            read_backup(path)
     elif how == "another format":
         with refused(None, LedgerError):
             SQLiteStore(path)

@@ -1,4 +1,4 @@
-"""What all mechanisms share: what can be cast, what can be released, and how likely that is."""
+"""What all mechanisms share: each row of outcomes is as likely as its cells say."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 import privote as pv
+from privote.audit.exact import row_probabilities
+from privote.audit.reference import Textbook
+from privote.planning.chances import cell_probabilities
 from privote.votes.cube import Block
 
 GATE = pv.Gate(threshold=3, sigma=1)
@@ -25,19 +28,19 @@ GATE = pv.Gate(threshold=3, sigma=1)
     ],
     ids=str,
 )
-def test_it_lists_what_can_be_cast_and_released(
+def test_cells_are_as_likely_as_the_rows_they_are_in(
     mechanism: pv.Mechanism, ballots: int, outcomes: int, gate: pv.Gate | None
 ) -> None:
     gated = dataclasses.replace(mechanism, gate=gate)
-    assert len(gated.every_ballot(3)) == ballots
-    rows = gated.every_outcome(3)
+    book = Textbook(gated, 6, 3)
+    rows = book.outcomes
+    assert len(book.ballots) == ballots
     whole = 27 if outcomes == 8 and mechanism.name in ("binary", "tau") else outcomes + 1
     assert len(rows) == len(np.unique(rows, axis=0)) == (outcomes if gate is None else whole)
-    votes = gated.every_ballot(3)[np.random.default_rng(1).integers(ballots, size=(9, 6))]
-    joint = gated.joint_probabilities(votes.astype(bool))
+    votes = book.ballots[np.random.default_rng(1).integers(ballots, size=(9, 6))]
+    joint = row_probabilities(gated.outcome_probabilities(votes.astype(bool)), rows)
     np.testing.assert_allclose(joint.sum(axis=1), 1, rtol=1e-12)
-    np.testing.assert_allclose(np.exp(gated.joint_log_probs(votes.astype(bool))), joint, rtol=1e-9)
-    cells = np.concatenate([gated.cell_probabilities(gated.tally(b)) for b in blocks(votes)])
+    cells = np.concatenate([cell_probabilities(gated, gated.tally(b)) for b in blocks(votes)])
     one = joint @ (rows == 1)
     np.testing.assert_allclose(one, cells[..., 1], rtol=1e-9, atol=1e-15)
 

@@ -14,6 +14,7 @@ from tests.refusals import refused
 import privote as pv
 from privote.mechanisms import mechanism_of
 from privote.mechanisms.tally import PERCENT
+from privote.planning.chances import noise_free
 
 ORDERS = np.array([1.1, 2.0, 8.0, 64.0])
 
@@ -48,7 +49,7 @@ def test_probabilities_count_as_percents() -> None:
     mech = pv.TallyVoting(sigma=1e-4, grid=PERCENT)
     assert mech.release(votes, seed=0).tolist() == [[100, 175]]
     blocks = list(mech.ballots(votes).blocks())
-    assert mech.noise_free(blocks[0]).tolist() == [[False, True]]
+    assert noise_free(mech, blocks[0]).tolist() == [[False, True]]
     for bad in (1.01, -0.2, math.inf):
         with pytest.raises(pv.BallotError):
             mech.release(np.full((1, 2, 1), bad), seed=0)

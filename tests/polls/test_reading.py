@@ -12,8 +12,8 @@ import pytest
 from tests.refusals import refused
 
 from privote.errors import BallotError, InputError
-from privote.mechanisms.outcomes import Greedy
 from privote.polls import read
+from privote.polls.outcomes import Greedy
 
 CAT = """# DATA TYPE: cat
 # TITLE: Three towns
@@ -77,7 +77,7 @@ def test_the_forms_of_a_table_say_the_same(tmp_path: Path, text: str | bytes, mo
     found = read(file(tmp_path, "poll.csv", text), **more)
     assert found.options == ("Ada", "Bo", "Cy")
     assert found.voters == 3
-    assert found.tally.counts.tolist() == [2, 0, 1]
+    assert found.counts.tolist() == [2, 0, 1]
     assert found.size.most == 3  # no rule: never the largest ballot seen
 
 
@@ -85,11 +85,11 @@ def test_a_frame_is_a_table(tmp_path: Path) -> None:
     frame = pd.DataFrame({"voter": ["a", "b"], "Ada": [True, False], "Bo": [1.0, np.nan]})
     frame.to_parquet(tmp_path / "p.parquet")
     for source in (frame, tmp_path / "p.parquet"):
-        assert read(source).tally.counts.tolist() == [1, 1]
+        assert read(source).counts.tolist() == [1, 1]
         with refused("encoding"):
             read(source, encoding="utf-8")
     points = {"voter": ["a", "b"], "Ada": [3, 0], "Bo": [2.0, None]}
-    assert read(points, each=3).tally.counts.tolist() == [3, 2]
+    assert read(points, each=3).counts.tolist() == [3, 2]
     with refused("top"):
         read(frame, top=2)
     with refused("source"):
@@ -138,7 +138,7 @@ def test_a_malformed_table_gives_line_and_reason(tmp_path: Path, text: str, more
 def test_lists_have_commas_and_empty_ballots_and_are_kept_back(tmp_path: Path) -> None:
     text = 'id,approved\n1,"Ada, the elder;Bo"\n2,"Ada, the elder"\n'
     names = {"options": ["Ada, the elder", "Bo"], "column": "approved"}
-    assert read(file(tmp_path, "p.csv", text), **names).tally.counts.tolist() == [2, 1]
+    assert read(file(tmp_path, "p.csv", text), **names).counts.tolist() == [2, 1]
     # Who voted is public, and so is how many; that somebody approved nothing is not.
     for last in ("Ada\n", "\n", '""\n', "  \n"):
         path = file(tmp_path, "list.csv", "approved\n\nAda;Bo\n" + last)
@@ -172,7 +172,7 @@ def test_what_form_services_add_is_no_option(tmp_path: Path, heads: str, roll: s
     rows = f"{heads};Ada;Bo\n{first};1;0\n{first.replace('a', 'b')};1;1\n"
     found = read(file(tmp_path, "p.csv", rows))
     assert (found.options, found.roll) == (("Ada", "Bo"), roll)
-    assert found.tally.counts.tolist() == [2, 1]
+    assert found.counts.tolist() == [2, 1]
     public = " ".join(found.notes)
     assert ("double votes cannot be detected" in public) is (roll is None)
     assert all(repr(head.strip()) in public for head in heads.split(";")[1:] if head != roll)
@@ -185,11 +185,11 @@ def test_a_voter_named_twice_has_one_ballot_if_it_is_said_which(tmp_path: Path) 
     for which, counts in (("first", [2, 1]), ("last", [1, 2])):
         found = read(path, duplicates=which)
         assert (found.voters, found.repeated) == (2, 1)
-        assert found.tally.counts.tolist() == counts
+        assert found.counts.tolist() == counts
         assert found.notes[-1].startswith("1 row repeated a voter")
     twice = PB.replace("b;31", "a;31")
     found = read(file(tmp_path, "p.pb", twice), duplicates="last")
-    assert (found.voters, found.tally.counts.tolist()) == (3, [2, 1, 1])
+    assert (found.voters, found.counts.tolist()) == (3, [2, 1, 1])
     for source in (path, file(tmp_path, "n.csv", "Ada,Bo\n1,0\n"), file(tmp_path, "p.cat", CAT)):
         with refused("duplicates"):
             read(source, duplicates="both" if source == path else "first")
@@ -204,13 +204,13 @@ def test_options_of_records_are_named(tmp_path: Path) -> None:
         read(records)
     found = read(records, options=["Ada", "Bo"], voter="who")
     assert (found.options, found.roll) == (("Ada", "Bo"), "who")
-    assert found.tally.counts.tolist() == [1, 1]
+    assert found.counts.tolist() == [1, 1]
     assert read(records, options=["Ada", "Bo"]).roll is None
     frame = pd.DataFrame({"who": ["a", "b"], "likes": [["Ada", "Bo"], ["Ada"]]})
     frame.to_parquet(tmp_path / "p.parquet")
     for source in (frame, tmp_path / "p.parquet", frame.to_dict("records")):
         found = read(source, column="likes", options=NAMES, voter="who")
-        assert found.tally.counts.tolist() == [2, 1, 0]
+        assert found.counts.tolist() == [2, 1, 0]
     for cell in ({"Ada": 1}, [["Ada"]], [None], "Zoe"):
         with refused(None, BallotError):
             read({"likes": [cell, "Ada"]}, column="likes", options=NAMES)
@@ -222,7 +222,7 @@ def test_a_separator_may_stand_inside_an_option() -> None:
     options = ["Yes", "Yes, with conditions", "No; never", "No"]
     cells = ["Yes, with conditions", "Yes, No", '"Yes, with conditions", No', "no; NEVER; Yes;", ""]
     found = read({"Q": cells}, column="Q", options=options)
-    assert found.tally.counts.tolist() == [2, 2, 1, 2]
+    assert found.counts.tolist() == [2, 2, 1, 2]
     for bad in (["Yes", "yes "], ["Yes"], ["Yes", ""]):
         with refused():
             read({"Q": cells}, column="Q", options=bad)
@@ -233,7 +233,7 @@ def test_several_columns_are_several_questions() -> None:
     options = {"Q1": NAMES, "Q2": ["Red", "Blue"]}
     found = read(rows, column=["Q1", "Q2"], options=options)
     assert found.options == ("Q1: Ada", "Q1: Bo", "Q1: Cy", "Q2: Red", "Q2: Blue")
-    assert found.tally.counts.tolist() == [2, 1, 0, 1, 0]
+    assert found.counts.tolist() == [2, 1, 0, 1, 0]
     assert (found.size.squared_shift, found.size.changes) == (5, 5)
     one = {"column": ["Q1", "Q2"], "options": options, "most": 1, "invalid": "empty"}
     assert (read(rows, **one).emptied, read(rows, **one).size.squared_shift) == (1, 4)
@@ -252,7 +252,7 @@ def test_points_and_ballots_beyond_the_rule(tmp_path: Path) -> None:
         read(path, each=3, most=7)
     found = read(path, each=3, most=7, invalid="empty")
     assert (found.voters, found.emptied) == (3, 1)
-    assert found.tally.counts.tolist() == [3, 3, 0]
+    assert found.counts.tolist() == [3, 3, 0]
     assert (found.size.most, found.size.each) == (7, 3)
     with refused("invalid"):
         read(path, invalid="luck")
@@ -265,7 +265,7 @@ def test_many_ballots_come_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyP
         head, *rows = text.splitlines()
         many = [f"{n}{row}" for n in range(4) for row in rows]
         found = read(file(tmp_path, name, "\n".join([head, *many]) + "\n"), **more)
-        assert found.tally.counts.tolist() == [8, 0, 4]
+        assert found.counts.tolist() == [8, 0, 4]
         with pytest.raises(BallotError, match="lines 2 and 14"):
             read(file(tmp_path, name, "\n".join([head, *many, many[0]]) + "\n"), **more)
 
@@ -299,7 +299,7 @@ POINTS = POINTS[: POINTS.index("voter_id")] + (
 def test_archives(tmp_path: Path, ending: str, text: str, more, voters, counts, most) -> None:
     found = read(file(tmp_path, f"x.{ending}", text), **more)
     assert found.voters == voters
-    assert found.tally.counts.tolist() == counts
+    assert found.counts.tolist() == counts
     assert found.size.most == most
     assert found.size.each == (3 if text == POINTS and more.get("each") != 1 else 1)
     if ending == "pb":
@@ -315,7 +315,7 @@ def test_archives(tmp_path: Path, ending: str, text: str, more, voters, counts, 
         ("13: {1,2},{3}", "13: {1,2},{2}", "line 8: .* twice"),
         ("13: {1,2},{3}", "13 {1,2},{3}", "line 8: must be a number of voters"),
         ("13: {1,2},{3}", "13: {1,2,{3}", "line 8: must be a number of voters"),
-        ("13: {1,2},{3}", "12: {1,2},{3}", "declares 16 voters but has 15"),
+        ("13: {1,2},{3}", "12: {1,2},{3}", "declares NUMBER VOTERS 16 but has 15"),
         ("# ALTERNATIVE NAME 2: Bo\n", "", "says 3 and names 2"),
         ("cat\n", "dat\n", "data type 'dat'"),
         ("b;31;p1", "b;31;p9", "line 18: .* not listed"),
@@ -393,7 +393,7 @@ def test_real_polls_are_read_and_come_out_as_they_did(shared_data: Path, name: s
         header, *rows = [line.split(";") for line in projects]
         own = header.index("score" if "score" in header else "votes")
         counts += [int(row[own]) for row in rows]
-    assert found.tally.counts.tolist() == counts.tolist()
+    assert found.counts.tolist() == counts.tolist()
     if winners is not None:
         won = Greedy(costs=found.costs, money=found.money).winners(counts, voters)
         assert won.tolist() == [row[header.index("selected")] == "1" for row in rows]

@@ -9,8 +9,8 @@ import pytest
 from tests.refusals import refused
 
 import privote as pv
-from privote.planning.polls import poll_plans
-from privote.polls.poll import UNCOUNTED
+from privote.polls.planning import poll_plans
+from privote.polls.result import UNCOUNTED
 from privote.report.polls import owner_view, pages, plan_rows, poll_page, write_pages
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
@@ -28,11 +28,11 @@ def test_winners_alone_show_no_counts_and_the_owners_view_does(more) -> None:
     result = pv.poll(BALLOTS, **BUDGET, **more)
     page, owner = poll_page(result), owner_view(result)
     for count in (431, 317, 209):
-        assert str(count) not in page.replace(result.digest, "")
+        assert str(count) not in page.replace(result.facts()["digest"], "")
         assert str(count) in owner
     for words in ('class="bar"', "Shares", "winners are random", "<b>Ada", 'class="number">1</th>'):
         assert words not in page
-    for words in (UNCOUNTED, result.digest, "&lt;b&gt;Ada"):
+    for words in (UNCOUNTED, result.facts()["digest"], "&lt;b&gt;Ada"):
         assert words in page
     assert ("in the poll&#x27;s order" in page) is (len(result.winners) > 1)
     assert "Not for publication" in owner
@@ -103,7 +103,7 @@ def test_the_folder_is_claimed_before_and_complete_after(tmp_path: Path) -> None
     write_pages(pages(place, owner=True, force=True), result, force=True)
     assert (tmp_path / "page-owner.html").stat().st_mode & 0o077 == 0
     assert {file.name for file in place.iterdir()} == {"poll.html", "poll.json"}  # to publish
-    assert "431" not in (place / "poll.html").read_text().replace(result.digest, "")
+    assert "431" not in (place / "poll.html").read_text().replace(result.facts()["digest"], "")
 
 
 @pytest.mark.parametrize("each", [1, 3])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from privote.votes.contributions import effective, left_over
+from privote.votes.contributions import bound_contributions, remaining
 from privote.votes.cube import DenseBlock, SparseBallots, SparseBlock
 
 lefts = hnp.arrays(np.int64, (3,), elements=st.integers(0, 6))
@@ -32,13 +32,13 @@ def test_sparse_as_dense_and_in_two_batches_as_in_one(
 ) -> None:
     def counted(block: Any, left: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         zero = np.zeros((block.queries, 2), bool)
-        here, *costs = effective(block, zero, left, unit=unit, missing_counts_as_no=True)
+        here, *costs = bound_contributions(block, zero, left, unit=unit, missing_counts_as_no=True)
         return here.margins(missing_is_no=True), np.array(costs)
 
     margins, costs = counted(DenseBlock(votes, missing=False), left)
     for make in (partial(DenseBlock, missing=False), sparse_block):
         first, some = counted(make(votes[:cut]), left)
-        second, more = counted(make(votes[cut:]), left_over(left, *some))
+        second, more = counted(make(votes[cut:]), remaining(left, *some))
         assert np.concatenate([first, second]).tolist() == margins.tolist()
         assert (some + more).tolist() == costs.tolist()
 
@@ -83,7 +83,7 @@ def test_ballots_are_refused_as_the_definition_says(
     if last:
         votes = np.ascontiguousarray(votes.transpose(1, 2, 0)).transpose(2, 0, 1)
     block = DenseBlock(votes, missing=missing, start=4)
-    got, *costs = effective(block, baseline, left, unit=unit, missing_counts_as_no=True)
+    got, *costs = bound_contributions(block, baseline, left, unit=unit, missing_counts_as_no=True)
     assert isinstance(got, DenseBlock)
     assert (got.start, got.missing) == (4, False)
     counted, *expected = by_definition(votes, baseline, left, unit)

@@ -30,12 +30,6 @@ def test_votes_of_any_type_are_the_same_votes(kind: Any) -> None:
     assert ballots.missing == (np.dtype(kind).kind in "if")
 
 
-def test_who_may_be_missing_can_be_said() -> None:
-    votes = cube().astype(np.int8)
-    assert not Ballots.from_array(votes, may_be_missing=False).missing
-    assert Ballots.from_array(votes.astype(bool), may_be_missing=True).missing
-
-
 @given(
     shape=st.tuples(st.integers(1, 20), st.integers(1, 5), st.integers(1, 5)),
     seed=st.integers(0, 999),
@@ -138,7 +132,7 @@ def test_sparse_ballots_are_checked() -> None:
     block = next(ballots.blocks())
     assert block.query.tolist() == [0, 0, 2]  # in order, whatever the order given
     assert block.voter.tolist() == [0, 3, 1]
-    with refused(None, BallotError):
+    with refused("votes", BallotError):
         SparseBallots(**{**good, "votes": np.zeros(3, bool)})
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.refusals import refused
 
 from privote.errors import BallotError
-from privote.votes.names import Names, folded, in_order, listed
+from privote.votes.names import check_names, folded, in_order, listed
 
 
 def test_numbers_in_names_count_by_size() -> None:
@@ -25,23 +24,21 @@ def test_the_order_of_names_is_of_the_names_alone(names: set[str], random: objec
 
 
 def test_names_must_fit_the_axes() -> None:
-    names = Names(queries=("a", "b"), voters=("v",), labels=("x",))
-    assert names.checked((2, 1, 1)).head(1).queries == ("a",)
-    assert "'v'" not in repr(names)
-    with pytest.raises(BallotError, match="one name a query, 3 of them, got 2"):
-        names.checked((3, 1, 1))
-    with refused(None, BallotError):
-        Names(labels=("x", "x")).checked((1, 1, 2))
+    assert check_names(["a", "b"], 2, "query") == ("a", "b")
+    assert check_names(None, 2, "query") is None
+    for wrong in (["a", "b", "c"], ["x", "x"], ["x", ""]):
+        with refused(None, BallotError):
+            check_names(wrong, 2, "label")
     assert listed(np.array([3, 4]), "x") == ("3", "4")
     with refused(None, BallotError):  # neither texts nor integers
         listed(np.zeros(2), "x")
 
 
 def test_a_voter_has_one_name_however_it_is_typed() -> None:
-    assert Names(queries=("A", "a"), voters=("a", "b")).checked((2, 2, 1))
+    assert check_names(["A", "a"], 2, "query")
     for other in ("ANNA", "anna ", "an\u200bna", "\uff41nna"):
-        with pytest.raises(BallotError):
-            Names(voters=("anna", other)).checked((1, 2, 1))
+        with refused(None, BallotError):
+            check_names(["anna", other], 2, "voter")
 
 
 @given(st.text())

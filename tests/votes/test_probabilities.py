@@ -25,7 +25,7 @@ EVERY = pytest.mark.parametrize("kind", KINDS)
 def test_floats_in_a_file_are_what_they_are_in_memory(tmp_path, kind):
     path = write(kind, tmp_path, CHANCES)
     ballots = ballots_of(path, "auto")
-    assert ballots.steps == 100
+    assert ballots.resolution == 100
     assert ballots.missing
     assert (ballots.to_array() == np.where(ABSENT, -1, np.rint(100 * CHANCES))).all()
     released = pv.label(path, **BUDGET)
@@ -51,10 +51,10 @@ def test_what_is_no_probability_is_refused_before_any_charge(tmp_path, kind, odd
 @EVERY
 def test_the_type_tells_and_not_what_the_file_holds(tmp_path, kind):
     votes = (CHANCES > 0.5).astype(np.int8)
-    assert ballots_of(write(kind, tmp_path, votes), "auto").steps == 1
+    assert ballots_of(write(kind, tmp_path, votes), "auto").resolution == 1
     (tmp_path / "float").mkdir()
     again = write(kind, tmp_path / "float", votes.astype(np.float32))
-    assert ballots_of(again, "auto").steps == 100
+    assert ballots_of(again, "auto").resolution == 100
     # A mechanism that counts whole votes reads them as such.
     assert (ballots_of(again, pv.BinaryVoting(sigma=3.0)).to_array() == votes).all()
 
@@ -66,10 +66,10 @@ def test_a_threshold_or_a_grid_says_how_they_are_read(tmp_path, kind):
         pv.label(path, mechanism=pv.BinaryVoting(sigma=9.0), **BUDGET)
     tallies = pv.TallyVoting(sigma=9.0, grid=20)
     ballots = ballots_of(path, tallies)
-    assert ballots.steps == 20
+    assert ballots.resolution == 20
     assert (ballots.to_array() == tallies.ballots(CHANCES).to_array()).all()
     ballots = ballots_of(path, "auto", 0.5)
-    assert ballots.steps == 1
+    assert ballots.resolution == 1
     assert (ballots.to_array() == np.where(ABSENT, -1, CHANCES >= 0.5)).all()
 
 
@@ -77,8 +77,8 @@ def test_lists_have_no_type():
     """Nor has an array of objects: what numpy makes of it depends on every vote in it."""
     for votes in ([[[1, None], [0, 1]]], [[[1, np.nan], [0, 1]]], [[[1, -1.0], [0, True]]]):
         for form in (votes, np.array(votes, object)):
-            ballots = pv.Ballots.of(form, steps=100)
-            assert (ballots.steps, ballots.missing) == (1, True)
+            ballots = pv.Ballots.of(form, resolution=100)
+            assert (ballots.resolution, ballots.missing) == (1, True)
             assert ballots.to_array().tolist() == [[[1, -1], [0, 1]]]
     assert pv.Ballots.of([[[True]]]).missing
     with refused("votes", pv.BallotError):
@@ -97,7 +97,10 @@ def test_parquet_takes_a_threshold_or_a_word(tmp_path):
     assert (ballots_of(path, "auto", 0.5).to_array() == np.where(ABSENT, -1, CHANCES >= 0.5)).all()
     votes = np.where(ABSENT, -1, CHANCES >= 0.5)
     (tmp_path / "whole").mkdir()
-    assert ballots_of(write("parquet", tmp_path / "whole", votes.astype(float)), "auto").steps == 1
+    assert (
+        ballots_of(write("parquet", tmp_path / "whole", votes.astype(float)), "auto").resolution
+        == 1
+    )
 
 
 def test_a_table_takes_a_threshold_or_a_word(tmp_path):
@@ -108,8 +111,8 @@ def test_a_table_takes_a_threshold_or_a_word(tmp_path):
     with refused("votes.csv, line 4, column 'a'", pv.BallotError):  # 0.0 is a vote
         pv.label(path, **BUDGET, ledger=tmp_path / "ledger.db")
     assert not (tmp_path / "ledger.db").exists()
-    assert ballots_of(path, "auto", 0.5).steps == 1
+    assert ballots_of(path, "auto", 0.5).resolution == 1
     soft = ballots_of(path, pv.TallyVoting(sigma=9.0, grid=100))  # whoever names a grid says so
-    assert soft.steps == 100
+    assert soft.resolution == 100
     order = [int(voter) for voter in soft.voter_names]
     assert (soft.to_array() == np.rint(100 * full)[:, order]).all()

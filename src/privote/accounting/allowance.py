@@ -30,6 +30,7 @@ and Schwarz).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -125,19 +126,15 @@ class Learning:
         ranked = np.sort(np.asarray(contributions, np.int64))
         if len(ranked) != self.voters or (self.voters and ranked[0] < 0):
             raise InputError("contributions", f"must be {self.voters} non-negative counts")
-        out = []
-        for allowance in self.grid:
-            # y is clipped to the grid: below its first point, or above its last, it stands there.
-            bar = min(math.floor(allowance / scale), np.iinfo(np.int64).max)
-            fit = int(np.searchsorted(ranked, bar, side="right"))
-            if allowance == self.grid[-1]:
-                fit = self.voters
-            lower = min(math.floor(allowance / ratio / scale), np.iinfo(np.int64).max)
-            need = self.voters - int(np.searchsorted(ranked, lower, side="right"))
-            if self.grid[0] * ratio > allowance:
-                need = self.voters
-            out.append(min(fit, need + bonus))
-        return np.array(out, np.int64)
+        largest, (first, last) = np.iinfo(np.int64).max, (self.grid[0], self.grid[-1])
+        bars = [min(math.floor(v / scale), largest) for v in self.grid]
+        lower = [min(math.floor(v / ratio / scale), largest) for v in self.grid]
+        fit = np.searchsorted(ranked, bars, side="right")
+        need = self.voters - np.searchsorted(ranked, lower, side="right")
+        # A count is clipped to the grid: below its first point, or above its last, it stands there.
+        fit[np.equal(self.grid, last)] = self.voters
+        need[[first * ratio > v for v in self.grid]] = self.voters
+        return np.asarray(np.minimum(fit, need + bonus), np.int64)
 
     def log_probs(self, contributions: Counts, scale: Fraction = Fraction(1)) -> Floats:
         """Return the log-probability of each allowance of the grid: (grid,)."""
@@ -167,9 +164,9 @@ def learning_epsilon(rho: float, voters: int) -> float:
     too little for so few, as much as is enough, up to a third: then the noise grows by at most
     1.16, and a fixed allowance would be off by more. The cost at an order is order epsilon0^2 / 8.
     """
-    wanted = min(math.sqrt(8 * _PART * rho), _PLENTY / voters)
-    wanted = max(wanted, ENOUGH / voters * (1 + 1e-12))
-    return wanted if wanted**2 / 8 <= _MOST * rho else 0.0
+    epsilon0 = min(math.sqrt(8 * _PART * rho), _PLENTY / voters)
+    epsilon0 = max(epsilon0, ENOUGH / voters * (1 + 1e-12))
+    return epsilon0 if epsilon0**2 / 8 <= _MOST * rho else 0.0
 
 
 def line(epsilon0: float, mu: float) -> float:
@@ -190,20 +187,25 @@ def gaussian_delta(mu: float, epsilon: npt.ArrayLike) -> Floats:
 
     Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu).
     """
-    at = np.asarray(epsilon, np.float64)
-    high, low = log_ndtr(mu / 2 - at / mu), at + log_ndtr(-mu / 2 - at / mu)
+    epsilons = np.asarray(epsilon, np.float64)
+    high, low = log_ndtr(mu / 2 - epsilons / mu), epsilons + log_ndtr(-mu / 2 - epsilons / mu)
     return np.asarray(np.exp(high) * -np.expm1(np.minimum(low - high, 0.0)))
+
+
+def _halved(beyond: Callable[[float], bool], halvings: int) -> tuple[float, float]:
+    """Return a narrow interval, from the last number seen not to lie beyond to one that does."""
+    low, high = 0.0, 1.0
+    while not beyond(high):
+        low, high = high, 2 * high
+    for _ in range(halvings):
+        middle = (low + high) / 2
+        low, high = (low, middle) if beyond(middle) else (middle, high)
+    return low, high
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Return the epsilon of mu-GDP at this delta, from above."""
-    low, high = 0.0, 1.0
-    while learnt_delta(high, 0.0, mu) > delta:
-        low, high = high, 2 * high
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (low, middle) if learnt_delta(middle, 0.0, mu) <= delta else (middle, high)
-    return high
+    return _halved(lambda epsilon: learnt_delta(epsilon, 0.0, mu) <= delta, 50)[1]
 
 
 def learnt_delta(epsilon: float, epsilon0: float, mu: float) -> float:
@@ -229,16 +231,7 @@ def learnt_delta(epsilon: float, epsilon0: float, mu: float) -> float:
 def mu_of_budget(budget: float, delta: float, epsilon0: float) -> float:
     """Return the largest mu that a whole budget leaves after learning with epsilon0; 0 if none.
 
-    For a budget without any other charge. Found by halving, and the end that fits is returned.
+    For a budget without any other charge; the end of the interval that fits.
     """
     delta = check_delta(delta)
-    low, high = 0.0, 1.0
-    while learnt_delta(budget, epsilon0, high) <= delta:
-        low, high = high, 2 * high
-    for _ in range(60):
-        middle = (low + high) / 2
-        if learnt_delta(budget, epsilon0, middle) <= delta:
-            low = middle
-        else:
-            high = middle
-    return low
+    return _halved(lambda mu: learnt_delta(budget, epsilon0, mu) > delta, 60)[0]

@@ -57,10 +57,10 @@ def bounded_range_rdp(width: float, orders: Floats) -> Floats:
     for _ in range(3):
         top = low + (high - low) * np.linspace(0, 1, _STEPS)[:, None]
         costs = _two_point(top, width, orders)
-        at = costs.argmax(axis=0)[None]
+        peak = costs.argmax(axis=0)[None]
         best = np.maximum(best, costs.max(axis=0))
-        low = np.take_along_axis(top, np.maximum(at - 1, 0), axis=0)[0]
-        high = np.take_along_axis(top, np.minimum(at + 1, _STEPS - 1), axis=0)[0]
+        low = np.take_along_axis(top, np.maximum(peak - 1, 0), axis=0)[0]
+        high = np.take_along_axis(top, np.minimum(peak + 1, _STEPS - 1), axis=0)[0]
     return np.minimum(best * (1 + 1e-9), cap)
 
 

@@ -3,13 +3,11 @@
 A filter stops a run whose charges follow the history before it leaves a budget. Its theorem
 (Feldman and Zrnic 2021) needs one order, fixed in advance. "Admit whatever the best order of the
 summed curve still allows" lets the settling order follow the history, too, and breaks the promise:
-charges can be steered so that each branch settles where it looks cheapest. So a budget has a rule,
-fixed with it, for good:
+charges can be steered so that each branch settles where it looks cheapest. So a budget pins one
+order when it is set, for good, and every charge counts by its cost at that order.
 
-- *Shared* by mechanisms of any kind: one order is pinned.
-- *Exclusive* to one curve: every charge is a multiple of the first. Then what fits is a number
-  of multiples, known from the first charge on, and all orders may be used: the best one for that
-  number is the fixed one.
+Equal charges whose number is fixed in advance, those of one run, may use all orders: the best one
+for that number is the fixed one (:func:`fitting`).
 """
 
 from __future__ import annotations
@@ -17,16 +15,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import BudgetError, InputError
+from ..errors import InputError
 from .renyi import DEFAULT_ORDERS, Floats, epsilon_at, largest_curve
 
-# Curves that were worked out twice are multiples of each other up to rounding. What is counted is
-# the larger multiple, so the tolerance decides what is refused and never what is promised.
-_PROPORTIONAL = 1e-6
 _NEAR = 5  # orders on either side of the likely one
 _SPARE = 1e-10  # of what is left: more than rounding takes
 _DIPS = 1e-9  # a curve of suprema rises with the order, up to rounding
@@ -53,8 +48,8 @@ def likely_orders(budget: float, delta: float) -> Floats:
     return np.union1d(near, DEFAULT_ORDERS[-_NEAR:])
 
 
-def largest_part(price: Callable[[float], float], left: float, most: float) -> float:
-    """Return about the largest epsilon, up to ``most``, of a run that fits what is left; 0 if none.
+def largest_part(price: Callable[[float], float], room: float, most: float) -> float:
+    """Return about the largest epsilon, up to ``most``, of a run that fits; 0 if none does.
 
     ``price`` is what a run of this epsilon costs at the pinned order, and rises with it. The number
     is rounded down to three digits, and was seen to fit.
@@ -65,15 +60,15 @@ def largest_part(price: Callable[[float], float], left: float, most: float) -> f
         return math.floor(value * 10.0**digits) / 10.0**digits
 
     low, high = most / 1000, most
-    if price(low) > left:
+    if price(low) > room:
         return 0.0
     while high > low * 1.005:
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if price(middle) <= left else (low, middle)
-    return down(low) if price(down(low)) <= left else 0.0
+        low, high = (middle, high) if price(middle) <= room else (low, middle)
+    return down(low) if price(down(low)) <= room else 0.0
 
 
-def check_charge(curve: Floats, orders: Floats) -> Floats:
+def check_charge(curve: Floats, orders: Floats = DEFAULT_ORDERS) -> Floats:
     """Return a curve that a budget can be charged with: finite, none negative, never falling.
 
     A Rényi divergence does not fall with its order; where rounding makes a curve dip, the larger
@@ -97,107 +92,66 @@ def check_charge(curve: Floats, orders: Floats) -> Floats:
     return highest
 
 
-@dataclass
-class RenyiFilter:
-    """What was charged against one budget, and what it still admits.
+def fitting(curve: Floats, epsilon: float, delta: float, most: int) -> int:
+    """Return how many equal charges, up to ``most``, keep within epsilon at the best order.
 
-    Attributes
+    Parameters
     ----------
-    budget, delta
-        The promise.
-    pinned
-        The order of a shared budget; None if it is exclusive to the first curve.
-    orders
-        The orders of every curve that is charged: (orders,).
+    curve
+        What one charge costs at each of the default orders: (orders,).
     """
+    cost, orders = check_charge(curve), DEFAULT_ORDERS
+
+    def exceeds(times: int) -> bool:
+        return epsilon_at(times * cost, orders, delta)[0] > epsilon
+
+    # What the orders say, one by one; only rounding can make that differ from the epsilon.
+    room, free = largest_curve(epsilon, orders, delta), cost == 0
+    with np.errstate(over="ignore"):
+        times = room / np.where(free, 1.0, cost)
+    times = np.where(free, np.where(room >= 0, np.inf, -1.0), times)
+    high = int(min(most, max(0.0, math.floor(min(most, times.max())) + 1)))
+    low = max(0, high - 2)
+    if low and exceeds(low):
+        low, high = 0, low - 1
+    return low + bisect_left(range(low + 1, high + 1), True, key=exceeds)
+
+
+@dataclass(frozen=True)
+class RenyiFilter:
+    """What a budget admits at its pinned order; ``spent`` is what was charged there so far."""
 
     budget: float
     delta: float
-    pinned: float | None
-    orders: Floats
-    _unit: Floats | None = field(default=None, repr=False)
-    _times: float = field(default=0.0, repr=False)
+    order: float
 
-    def add(self, curve: Floats) -> None:
-        """Count a charge."""
-        curve = check_charge(curve, self.orders)
-        if self.pinned is None:
-            self._times += self._multiple(curve)
-            if self._unit is None:
-                self._unit = curve
-        else:
-            self._unit = curve if self._unit is None else self._unit + curve
+    def epsilon(self, spent: float) -> float:
+        """Return the epsilon of all that was spent; above 0 even where that is nothing."""
+        return epsilon_at(np.array([spent]), np.array([self.order]), self.delta)[0]
 
-    def epsilon(self, times: int = 0, each: Floats | None = None) -> float:
-        """Return the epsilon of all charges, and of so many more at this cost each."""
-        if each is None:
-            each = np.zeros(len(self.orders))
-        if self.pinned is None:
-            unit = each if self._unit is None else self._unit
-            more = times * (1.0 if self._unit is None else self._multiple(each))
-            return epsilon_at((self._times + more) * unit, self.orders, self.delta)[0]
-        total = times * each if self._unit is None else self._unit + times * each
-        at = self._places()
-        return epsilon_at(total[at], self.orders[at], self.delta)[0]
+    def admits(self, spent: float, cost: float) -> bool:
+        """Return whether a further cost keeps within the budget."""
+        return self.epsilon(spent + cost) <= self.budget
 
-    def slope(self) -> float:
-        """Return the largest rho so that a Gaussian-like curve, rho times the order, still fits."""
-        at, left = self._left()
-        # A little less: what is worked out again from the sum must not exceed the budget.
-        return max(0.0, float((left / self.orders[at]).max()) * (1 - _SPARE))
+    @property
+    def capacity(self) -> float:
+        """How much an empty budget admits."""
+        return float(largest_curve(self.budget, np.array([self.order]), self.delta)[0])
 
-    def room(self) -> float:
-        """Return what is left at the pinned order; for an exclusive budget, at the best one."""
-        return max(0.0, float(self._left()[1].max()) * (1 - _SPARE))
+    def room(self, spent: float) -> float:
+        """Return how much more it admits; a little less, so that rounding cannot exceed it."""
+        return max(0.0, (self.capacity - spent) * (1 - _SPARE))
 
-    def fitting(self, each: Floats, most: int) -> int:
-        """Return how many costs ``each``, up to ``most``, still fit."""
-        each = check_charge(each, self.orders)
-        # What the orders say, one by one; only rounding can make that differ from the epsilon.
-        at, left = self._left()
-        cost = each[at]
-        if self.pinned is None and self._unit is not None:
-            cost = self._multiple(each) * self._unit
-        free = cost == 0
-        with np.errstate(over="ignore"):
-            fit = left / np.where(free, 1.0, cost)
-        fit = np.where(free, np.where(left >= 0, np.inf, -1.0), fit)
-        high = int(min(most, max(0.0, math.floor(min(most, fit.max())) + 1)))
-        low = max(0, high - 2)
-        if low and self.epsilon(low, each) > self.budget:
-            low, high = 0, low - 1
-        more = range(low + 1, high + 1)
-        return low + bisect_left(more, True, key=lambda m: self.epsilon(m, each) > self.budget)
-
-    def _left(self) -> tuple[list[int], Floats]:
-        """Return the places of the orders that count, and what is left there."""
-        at = self._places()
-        used = np.zeros(len(self.orders)) if self._unit is None else self._unit
-        if self.pinned is None:
-            used = self._times * used
-        return at, largest_curve(self.budget, self.orders[at], self.delta) - used[at]
-
-    def _places(self) -> list[int]:
-        """Return where the orders that count stand among the curve's."""
-        if self.pinned is None:
-            return [*range(len(self.orders))]
-        place = int(np.searchsorted(self.orders, self.pinned))
-        if place == len(self.orders) or self.orders[place] != self.pinned:
-            raise InputError("orders", f"must include {self.pinned:g}, the order of this budget")
-        return [place]
-
-    def _multiple(self, curve: Floats) -> float:
-        """Return how often the first curve covers this one; refuse one that is no multiple."""
-        if self._unit is None:
-            return 1.0
-        if not curve.any():
-            return 0.0
-        known, given = self._unit > 0, curve > 0
-        ratio = curve[known] / self._unit[known]
-        if (known != given).any() or ratio.max() > ratio.min() * (1 + _PROPORTIONAL):
-            raise BudgetError(
-                "this budget is exclusive: every charge must be a multiple of the first, from "
-                "the same mechanism with the same number of voters and labels. For several "
-                "mechanisms use a ledger in a file"
-            )
-        return math.nextafter(float(ratio.max()), math.inf)
+    def fitting(self, spent: float, cost: float, most: int) -> int:
+        """Return how many further costs, up to ``most``, it admits."""
+        if cost == 0:
+            return most if self.admits(spent, 0.0) else 0
+        high = int(min(most, max(0.0, (self.capacity - spent) / cost + 1)))
+        times = range(max(1, high - 2), high + 1)
+        if high and not self.admits(spent, max(0, high - 3) * cost):
+            times = range(1, high + 1)
+        return (
+            times.start
+            - 1
+            + bisect_left(times, True, key=lambda m: not self.admits(spent, m * cost))
+        )

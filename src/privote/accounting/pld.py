@@ -197,8 +197,8 @@ class _Grid:
             spectra, errors = self._spectra(times)
             # Beyond the grid: what lies below wraps around and comes back as a larger loss, which
             # is safe; what lies above as a smaller one, so its mass is counted once more.
-            kept = np.log1p(-np.minimum(self._atoms.infinite, 1 - _UNIT)) @ times.T
-            lost = -np.expm1(kept) + self._delta * _TAIL + errors
+            log_finite = np.log1p(-np.minimum(self._atoms.infinite, 1 - _UNIT)) @ times.T
+            lost = -np.expm1(log_finite) + self._delta * _TAIL + errors
             for voter, row in enumerate(spectra):
                 masses = np.maximum(np.fft.irfft(row, self.size), 0.0)
                 yield start + voter, masses, float(lost[voter])
@@ -235,12 +235,12 @@ class _Grid:
     def _transforms(self, frequencies: npt.NDArray[np.int64], roots: Complexes) -> Complexes:
         """Return the transforms of the losses of the moves: (moves, frequencies)."""
         places, masses = self._atoms.places, self._atoms.masses
-        found = np.zeros((len(places), len(frequencies)), np.complex128)
-        for place, mass in zip(places.T, masses.T, strict=True):
+        transforms = np.zeros((len(places), len(frequencies)), np.complex128)
+        for atom, mass in zip(places.T, masses.T, strict=True):
             # The size is a power of two, so this is the remainder of the angle, in integers.
-            turns = ((place & (self.size - 1))[:, None] * frequencies) & (self.size - 1)
-            found += mass[:, None] * roots[turns]
-        return found
+            turns = ((atom & (self.size - 1))[:, None] * frequencies) & (self.size - 1)
+            transforms += mass[:, None] * roots[turns]
+        return transforms
 
 
 def _smallest_epsilon(masses: Floats, first: int, step: float, lost: float, delta: float) -> float:
@@ -260,10 +260,10 @@ def _smallest_epsilon(masses: Floats, first: int, step: float, lost: float, delt
     fits = np.flatnonzero(spent <= delta)
     if not len(fits):
         return 0.0  # no loss is above 0
-    place = int(fits[0])
-    if above[place] <= delta:
+    index = int(fits[0])
+    if above[index] <= delta:
         return 0.0
-    if weighted[place] <= 0:
-        return float(losses[place])
-    solved = math.log(above[place] - delta) - math.log(weighted[place])
-    return min(max(0.0, solved), float(losses[place]))
+    if weighted[index] <= 0:
+        return float(losses[index])
+    solved = math.log(above[index] - delta) - math.log(weighted[index])
+    return min(max(0.0, solved), float(losses[index]))

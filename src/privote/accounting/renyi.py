@@ -142,24 +142,18 @@ def check_delta(delta: float) -> float:
     return float(delta)
 
 
-def _check_curve(rdp: npt.ArrayLike, orders: Orders | None) -> tuple[Floats, Floats]:
+def _check_curve(
+    rdp: npt.ArrayLike, orders: Orders | None, *, one: bool = False
+) -> tuple[Floats, Floats]:
     orders = check_orders(orders)
     curve = numbers("rdp", rdp)
+    if one and curve.ndim != 1:  # a minimum over several would be the epsilon of the cheapest
+        raise InputError("rdp", f"must be one curve (orders,), got shape {curve.shape}")
     if curve.ndim == 0 or curve.shape[-1] != len(orders):
-        raise InputError(
-            "rdp",
-            f"must have one value per order on its last axis ({len(orders)}), got shape "
-            f"{curve.shape}",
-        )
+        rule = f"must have one value per order on its last axis ({len(orders)})"
+        raise InputError("rdp", f"{rule}, got shape {curve.shape}")
     if np.isnan(curve).any() or (curve < 0).any():
         raise InputError("rdp", "must not contain NaN or negative values")
-    return curve, orders
-
-
-def _check_one(rdp: npt.ArrayLike, orders: Orders | None) -> tuple[Floats, Floats]:
-    curve, orders = _check_curve(rdp, orders)
-    if curve.ndim != 1:  # a minimum over several would be the epsilon of the cheapest
-        raise InputError("rdp", f"must be one curve (orders,), got shape {curve.shape}")
     return curve, orders
 
 
@@ -220,7 +214,7 @@ def rounded_up(value: float, digits: int = 6, *, places: int | None = None) -> s
 
 def best_order(rdp: npt.ArrayLike, orders: Orders | None, delta: float) -> float:
     """Return the order at which ``epsilon`` is attained."""
-    curve, orders = _check_one(rdp, orders)
+    curve, orders = _check_curve(rdp, orders, one=True)
     return epsilon_at(curve, orders, check_delta(delta))[1]
 
 
@@ -243,8 +237,8 @@ def largest_curve(budget: float, orders: Floats, delta: float) -> Floats:
     """
     # So little shifts the probability of any event by less than delta, at epsilon 0.
     free = -math.log1p(-(delta**2))
-    most = budget / UPWARDS - np.log1p(-1 / orders) + np.log(delta * orders) / (orders - 1)
-    return np.where(orders > 1.01, np.maximum(most, free), free)
+    limit = budget / UPWARDS - np.log1p(-1 / orders) + np.log(delta * orders) / (orders - 1)
+    return np.where(orders > 1.01, np.maximum(limit, free), free)
 
 
 def epsilon_2017(rdp: npt.ArrayLike, orders: Orders | None, delta: float) -> float:
@@ -259,5 +253,5 @@ def epsilon_2017(rdp: npt.ArrayLike, orders: Orders | None, delta: float) -> flo
     >>> bool(pv.epsilon_2017(curve, None, 1e-5) > pv.epsilon(curve, None, 1e-5))
     True
     """
-    curve, orders = _check_one(rdp, orders)
+    curve, orders = _check_curve(rdp, orders, one=True)
     return UPWARDS * float(np.min(curve - math.log(check_delta(delta)) / (orders - 1)))

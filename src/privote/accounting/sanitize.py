@@ -12,7 +12,6 @@ end of its range. The price here is the exact divergence of the two Gaussians.
 
 from __future__ import annotations
 
-import heapq
 import math
 import sys
 
@@ -35,45 +34,27 @@ def windowed_max(values: Floats, radius: int) -> Floats:
     values = np.asarray(values, np.float64)
     radius = min(radius, len(values) - 1)
     best = values.copy()
-    reach = 0
+    span = 0
     # A window is two overlapping half-size windows, so it doubles at each pass.
-    while reach < radius:
-        step = min(reach + 1, radius - reach)
+    while span < radius:
+        step = min(span + 1, radius - span)
         wider = best.copy()
         wider[step:] = np.maximum(wider[step:], best[:-step])
         wider[:-step] = np.maximum(wider[:-step], best[step:])
-        best, reach = wider, reach + step
+        best, span = wider, span + step
     return best
 
 
-def check_table(
-    costs: npt.ArrayLike, histogram: npt.ArrayLike
-) -> tuple[Floats, npt.NDArray[np.int64]]:
-    """Return a checked table of costs by count and the number of cells at each count."""
-    table, cells = np.asarray(costs, np.float64), np.asarray(histogram)
-    if table.ndim != 1 or len(table) < 2 or not (np.isfinite(table).all() and (table >= 0).all()):
-        raise InputError(
-            "costs", f"must be a 1-D table of finite costs by count, got shape {table.shape}"
-        )
-    if cells.shape != table.shape or cells.dtype.kind not in "iu" or (cells < 0).any():
-        raise InputError(
-            "histogram",
-            f"must count cells, one integer for each of {len(table)} counts, got shape "
-            f"{cells.shape} of {cells.dtype}",
-        )
-    return table, cells.astype(np.int64)
-
-
 def smooth_sensitivity(
-    costs: npt.ArrayLike, histogram: npt.ArrayLike, beta: float, reach: int = 1
+    costs: npt.ArrayLike, histogram: npt.ArrayLike, beta: float, max_shift: int = 1
 ) -> float:
     """Return S = max over d of e^{-beta d} * sum over cells of the local sensitivity at distance d.
 
     That is how much a cell's cost can change by one more ballot after d have changed: max over
-    |c' - c| <= d * reach of max over |c'' - c'| <= reach of |cost(c'') - cost(c')|.
+    |c' - c| <= d * max_shift of max over |c'' - c'| <= max_shift of |cost(c'') - cost(c')|.
 
-    One changed ballot moves every cell by at most ``reach`` levels, so the sum at distance d is at
-    most a neighbour's at d + 1: S(X) <= e^beta S(X') (Nissim et al. 2007, Definition 2.2), and
+    One changed ballot moves every cell by at most ``max_shift`` levels, so the sum at distance d is
+    at most a neighbour's at d + 1: S(X) <= e^beta S(X') (Nissim et al. 2007, Definition 2.2), and
     |f(X) - f(X')| <= min(S(X), S(X')). Proved for costs that are a table by cell, as of
     mechanisms that count single votes; others need their own proof.
 
@@ -82,41 +63,39 @@ def smooth_sensitivity(
     costs, histogram
         (levels,) two-sided cost of a cell, and number of cells, at each level: counts 0..n, or
         margins -n..n where votes can be missing.
-    reach
+    max_shift
         Levels that one ballot can move a cell by: 1 for counts, 2 for margins.
     beta
         Public and positive.
     """
-    table, cells = check_table(costs, histogram)
-    beta = positive("beta", beta)
+    table, cells = np.asarray(costs, np.float64), np.asarray(histogram)
+    if not np.isfinite(table).all():
+        raise InputError("costs", "must be finite")
     # How much a cell's cost can change by one more ballot: the largest difference to a place within
-    # reach is one to the window's top or bottom.
-    change = np.maximum(windowed_max(table, reach) - table, table + windowed_max(-table, reach))
+    # max_shift is one to the window's top or bottom.
+    change = np.maximum(
+        windowed_max(table, max_shift) - table, table + windowed_max(-table, max_shift)
+    )
     seen = np.flatnonzero(cells)
-    furthest = -(-(len(table) - 1) // reach)  # from here on the window is the whole table
+    furthest = -(-(len(table) - 1) // max_shift)  # from here on the window is the whole table
 
     def total(distance: int) -> float:
-        return float(cells[seen] @ windowed_max(change, distance * reach)[seen])
+        return float(cells[seen] @ windowed_max(change, distance * max_shift)[seen])
 
     last = total(furthest)
     best = max(total(0), math.exp(-beta * furthest) * last)
     # The sums do not fall with d, so within (low, high) nothing exceeds e^(-beta (low + 1)) times
-    # the sum at high. Halve the most promising stretch until none can exceed the best seen: the
-    # result is the maximum over all d, of which few are looked at.
-    stretches = [(-math.exp(-beta) * last, 0, furthest, last)]
-    while stretches and -stretches[0][0] > best:
-        _, low, high, above = heapq.heappop(stretches)
-        if best > 0:
-            high = min(high, math.ceil((math.log(above) - math.log(best)) / beta) + 1)
-        if high - low < 2:
+    # the sum at high. Stretches are halved until none can exceed the best seen, the nearest first:
+    # the result is the maximum over all d, of which few are looked at.
+    stretches = [(0, furthest, last)]
+    while stretches:
+        low, high, above = stretches.pop()
+        if high - low < 2 or math.exp(-beta * (low + 1)) * above <= best:
             continue
         middle = (low + high) // 2
         here = total(middle)
         best = max(best, math.exp(-beta * middle) * here)
-        for start, end, limit in ((low, middle, here), (middle, high, above)):
-            if end - start > 1:
-                bound = math.exp(-beta * (start + 1)) * limit
-                heapq.heappush(stretches, (-bound, start, end, limit))
+        stretches += [(middle, high, above), (low, middle, here)]
     return best
 
 
@@ -137,33 +116,22 @@ def default_beta(order: float) -> float:
     return BETA_SHARE * largest_beta(order)
 
 
-def expected_cost(costs: npt.ArrayLike, unsure: float = UNSURE) -> Floats:
-    """Return the mean cost of a cell in a made-up electorate: a guess that sees no vote.
-
-    All voters agree, except in a share ``unsure`` of the cells, where any count is as likely as any
-    other.
-
-    Parameters
-    ----------
-    costs
-        (..., levels)
-    """
-    table = np.asarray(costs, np.float64)
-    agreed = np.maximum(table[..., 0], table[..., -1])
-    return np.asarray((1 - unsure) * agreed + unsure * table.mean(axis=-1))
-
-
 def public_order(
     costs: npt.ArrayLike, orders: Orders, cells: int, delta: float, unsure: float = UNSURE
 ) -> float:
     """Return the order at which ``cells`` cells of a made-up electorate have the least epsilon.
+
+    It sees no vote: all voters agree, except in a share ``unsure`` of the cells, where any count is
+    as likely as any other.
 
     Parameters
     ----------
     costs
         (orders, levels) cost of a cell at each order and level.
     """
-    return best_order(cells * expected_cost(costs, unsure), orders, delta)
+    table = np.asarray(costs, np.float64)
+    agreed = np.maximum(table[..., 0], table[..., -1])
+    return best_order(cells * ((1 - unsure) * agreed + unsure * table.mean(axis=-1)), orders, delta)
 
 
 def _order(order: float) -> float:

@@ -1,20 +1,86 @@
-"""Worst cases: what one changed ballot can cost on any votes, known before a vote is cast."""
+"""What one changed ballot costs: exactly, on a tally; and at most, on any votes.
+
+A cell is one (query, label). Its outcome distribution is a function of its margin alone, and one
+changed ballot moves the margin by a known set of shifts: on a tally the exact cost is a lookup, and
+before a vote is cast a supremum over all margins.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import log_ndtr, roots_legendre
 
 from .renyi import Floats, divergence, paired_divergence
 
-LogProbs = Callable[[Floats], Floats]
+LogProbs = Callable[[npt.NDArray[Any]], Floats]
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _LEGENDRE: tuple[Floats, Floats] = roots_legendre(80)
 _SLACK = 1e-6  # relative: above the error of the search, far below anything that matters
+
+
+def shift_costs(
+    log_probs: LogProbs,
+    margins: npt.NDArray[Any],
+    shifts: Sequence[float],
+    bound: int,
+    orders: Floats,
+    *,
+    clamp: bool = False,
+) -> Floats:
+    """Price a move of each margin by each shift, in both directions.
+
+    Returns
+    -------
+    (margins, shifts, 2, orders): D(here || there), D(there || here). Where the shifted margin would
+    leave [-bound, bound] no neighbour is there: 0; or, with ``clamp``, the cost of going to the
+    end, which bounds every shorter move that does stay inside.
+    """
+    costs = np.zeros((len(margins), len(shifts), 2, len(orders)))
+    here = log_probs(margins)
+    for column, shift in enumerate(shifts):
+        moved = margins + shift
+        if clamp:
+            moved = np.clip(moved, -bound, bound)
+        inside = np.abs(moved) <= bound + 1e-9
+        there = log_probs(moved[inside])
+        costs[inside, column, 0] = divergence(here[inside], there, orders)
+        costs[inside, column, 1] = divergence(there, here[inside], orders)
+    return costs
+
+
+def clipped_sum(down: Floats, up: Floats, sizes: npt.NDArray[np.int64]) -> Floats:
+    """Bound a query whose changed ballot loses s labels at one weight and gains t at another.
+
+    The s labels that cost most to lose plus the t that cost most to gain, the worst over s and t.
+
+    Parameters
+    ----------
+    down, up
+        (queries, labels, weights, orders): cost per label of losing / gaining a vote of a weight.
+    sizes
+        (weights,): the largest ballot size that has this weight (equal weights are one column:
+        a larger ballot of the same weight costs at least as much).
+
+    Returns
+    -------
+    (queries, orders)
+    """
+    totals = []
+    for side in (down, up):
+        best = np.zeros((side.shape[0], side.shape[3]))
+        for column, size in enumerate(sizes):
+            cost = side[:, :, column, :]
+            if size < cost.shape[1]:
+                cost = -np.partition(-cost, size - 1, axis=1)[:, :size]
+            best = np.maximum(best, cost.sum(axis=1))
+        totals.append(best)
+    return np.asarray(totals[0] + totals[1])
 
 
 def supremum(
@@ -41,9 +107,9 @@ def supremum(
     high = high - shift
     if high < low:
         return np.zeros(len(orders))
-    reach = max(high - low, scale)
+    width = max(high - low, scale)
     steps = scale * np.concatenate(
-        [np.linspace(0, 8, 129), np.geomspace(8, 8 + reach / scale, 200)]
+        [np.linspace(0, 8, 129), np.geomspace(8, 8 + width / scale, 200)]
     )
     around = [c + off for c in centres for off in (0.0, -shift / 2, -shift)]
     grid = np.concatenate([a + side * steps for a in around for side in (1, -1)])
@@ -72,43 +138,6 @@ def supremum(
     return np.asarray(best * (1 + _SLACK))
 
 
-def line_supremum(table: Floats, shift: int, spread: float, orders: Floats) -> Floats:
-    """Return the largest two-sided cost of a shift anywhere on a line of integers.
-
-    For noise that is symmetric and never ends: wherever a bar stands, and whatever known number is
-    added, the two outcomes are one place of the table and another ``shift`` further on.
-
-    Parameters
-    ----------
-    table
-        (2 reach + 1, 2) log-probabilities of the two outcomes at -reach..reach.
-    spread
-        The noise's standard deviation. The costliest place for an order lies within about
-        order x shift of the middle; an order for which it lies beyond the table costs infinity.
-
-    Returns
-    -------
-    (orders,)
-    """
-    middle, stride = len(table) // 2 - shift // 2 - 1, max(1, int(spread / 8))
-    worst = np.empty(len(orders))
-    for column, order in enumerate(orders):
-        end = min(middle + int(order * shift + 50 * spread) + 50, len(table) - shift)
-
-        def cost(first: int, last: int, step: int, order: float = order) -> Floats:
-            here, there = table[first:last:step], table[first + shift : last + shift : step]
-            one = np.array([order])
-            return np.maximum(divergence(here, there, one), divergence(there, here, one))[:, 0]
-
-        # One hump on either side of the middle, and both are the same: far from it by strides.
-        top = middle + stride * int(cost(middle, end, stride).argmax())
-        first, last = max(middle, top - stride), min(end, top + stride + 1)
-        around = cost(first, last, 1)
-        at_the_end = first + int(around.argmax()) == end - 1
-        worst[column] = np.inf if at_the_end else around.max() * (1 + _SLACK)
-    return worst
-
-
 def heaviest_change(
     weights: Floats,
     labels: int,
@@ -134,13 +163,13 @@ def heaviest_change(
     distinct, inverse = np.unique(weights[1:], return_inverse=True)
     prices = cost(distinct)
     single = np.concatenate([np.zeros((1, prices.shape[1])), prices[inverse.reshape(-1)]])
-    # Differences are rounded up to a ladder: they only matter when ballots must overlap.
-    ladder = np.linspace(0, float(weights[1:].max()), 25)[1:]
-    overlap_cost = np.concatenate([np.zeros((1, single.shape[1])), floor(ladder)])
+    # Differences are rounded up to a grid: they only matter when ballots must overlap.
+    grid = np.linspace(0, float(weights[1:].max()), 25)[1:]
+    overlap_cost = np.concatenate([np.zeros((1, single.shape[1])), floor(grid)])
     best = np.zeros(single.shape[1])
     for s in sizes:
         gap = np.abs(weights - weights[s]) if s else np.zeros(labels + 1)
-        rung = np.where(gap > 0, np.searchsorted(ladder, gap - 1e-15) + 1, 0)
+        rung = np.where(gap > 0, np.searchsorted(grid, gap - 1e-15) + 1, 0)
         for overlap in (np.maximum(0, s + sizes - labels), np.minimum(s, sizes)):
             total = (
                 (s - overlap)[:, None] * single[s]
@@ -207,8 +236,8 @@ def _beats(a: Floats, b: Floats) -> Floats:
     mode = np.where(left < 1e-9, 0.0, left)
     # At the edge the integrand may fall much faster than a Gaussian: follow its slope.
     fall = np.maximum(-(np.exp(-0.5 * b * b - _HALF_LOG_2PI - log_ndtr(-b)) + a), 1.0)
-    reach = np.where(mode == 0.0, np.minimum(9.0, 45.0 / fall), 9.0)
-    start, stop = np.maximum(mode - 9.0, 0.0), mode + reach
+    above = np.where(mode == 0.0, np.minimum(9.0, 45.0 / fall), 9.0)
+    start, stop = np.maximum(mode - 9.0, 0.0), mode + above
     half = ((stop - start) / 2)[..., None]
     x = start[..., None] + half * (1 + _LEGENDRE[0])
     terms = (

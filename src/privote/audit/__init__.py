@@ -6,6 +6,15 @@ whose charges to a ledger follow what was released.
 """
 
 from .exact import AUDIT_ORDERS, AuditReport, Violation, exact
+from .reference import subjects
 from .sampled import SampledReport, sampled
 
-__all__ = ["AUDIT_ORDERS", "AuditReport", "SampledReport", "Violation", "exact", "sampled"]
+__all__ = [
+    "AUDIT_ORDERS",
+    "AuditReport",
+    "SampledReport",
+    "Violation",
+    "exact",
+    "sampled",
+    "subjects",
+]

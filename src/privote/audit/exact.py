@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.renyi import Orders, check_orders
-from ..errors import whole
+from ..errors import InputError, whole
 from ..mechanisms import Mechanism
 from ..mechanisms.base import check_electorate
-from .reference import Floats, Ints, Textbook
+from ..mechanisms.cells import CellMechanism
+from ..votes.cube import Ballots
+from .reference import Floats, Ints, Labels, Textbook, definition
 
 #: From nearly Kullback-Leibler to nearly the largest ratio.
 AUDIT_ORDERS = (1.1, 2.0, 4.0, 16.0, 64.0)
@@ -24,6 +26,9 @@ FORWARD, BACKWARD = "here||neighbour", "neighbour||here"
 _APART = 1e-10  # how far two right probabilities may lie apart
 _BATCH = 16  # queries billed together
 _PAIRS = 1 << 20  # log-probabilities compared at a time
+
+#: The votes of a case, and its neighbour's.
+Show = Callable[[int], tuple[list[Any], list[Any] | None]]
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,6 @@ class AuditReport:
     mechanism: str
     voters: int
     labels: int
-    orders: tuple[float, ...]
     elections: int
     neighbours: int
     ratios: dict[str, float]
@@ -93,24 +97,16 @@ class AuditReport:
         """Return the findings in a few lines."""
         lines = [
             f"{'ok' if self.ok else 'BROKEN'}: {self.mechanism}, {self.voters} voters, "
-            f"{self.labels} labels: {self.elections} elections, {self.neighbours} neighbours",
-            *(
-                f"  {name}: largest enumerated/stated {ratio:.9f}"
-                for name, ratio in self.ratios.items()
-            ),
-            *(
-                []
-                if self.independent
-                else ["  probabilities: the mechanism's own, no textbook has it"]
-            ),
-            f"  rdp_by_voter: smallest enumerated/stated {self.tightness:.9f}",
-            *(
-                f"  {name} is too small in {count} elections, direction {direction}"
-                for (name, direction), count in self.exceeded.items()
-            ),
-            *(f"  {violation}" for violation in self.violations[:3]),
+            f"{self.labels} labels: {self.elections} elections, {self.neighbours} neighbours"
         ]
-        return "\n".join(lines)
+        for name, ratio in self.ratios.items():
+            lines.append(f"  {name}: largest enumerated/stated {ratio:.9f}")
+        if not self.independent:
+            lines.append("  probabilities: the mechanism's own, no textbook has it")
+        lines.append(f"  rdp_by_voter: smallest enumerated/stated {self.tightness:.9f}")
+        for (name, direction), count in self.exceeded.items():
+            lines.append(f"  {name} is too small in {count} elections, direction {direction}")
+        return "\n".join([*lines, *(f"  {violation}" for violation in self.violations[:3])])
 
 
 @dataclass
@@ -124,12 +120,7 @@ class Findings:
     violations: list[Violation] = field(default_factory=list)
 
     def compare(
-        self,
-        quantity: str,
-        direction: str,
-        enumerated: Floats,
-        stated: Floats,
-        show: Callable[[int], tuple[list[Any], list[Any] | None]],
+        self, quantity: str, direction: str, enumerated: Floats, stated: Floats, show: Show
     ) -> None:
         """Compare (cases, ..., orders) with what was stated; ``show`` names a case's election."""
         stated = np.broadcast_to(stated, enumerated.shape)
@@ -143,23 +134,25 @@ class Findings:
         cases = np.unique(np.nonzero(bad)[0])
         key = (quantity, direction)
         self.exceeded[key] = self.exceeded.get(key, 0) + len(cases)
-        for case in cases[: max(0, _KEPT - len(self.violations))]:
-            at = np.unravel_index(
-                np.argmax(np.where(bad[case], ratio[case], -1.0)), bad[case].shape
+        for case in cases[: max(0, _KEPT - len(self.violations))].tolist():
+            excess = np.where(bad[case], ratio[case], -1.0)
+            index = (case, *np.unravel_index(np.argmax(excess), excess.shape))
+            order, claim, truth = map(
+                float, (self.orders[index[-1]], stated[index], enumerated[index])
             )
-            votes, neighbour = show(int(case))
             self.violations.append(
-                Violation(
-                    quantity,
-                    direction,
-                    float(self.orders[at[-1]]),
-                    float(stated[case][at]),
-                    float(enumerated[case][at]),
-                    self.mechanism,
-                    votes,
-                    neighbour,
-                )
+                Violation(quantity, direction, order, claim, truth, self.mechanism, *show(case))
             )
+
+    def report(self, **facts: Any) -> AuditReport:
+        """Return the report: what was compared, and facts of the audit."""
+        return AuditReport(
+            mechanism=self.mechanism,
+            ratios=self.ratios,
+            exceeded=self.exceeded,
+            violations=tuple(self.violations),
+            **facts,
+        )
 
 
 def exact(
@@ -180,8 +173,8 @@ def exact(
     divergence between the joint distributions of the whole label vector is computed by the
     definition, in both directions. It must not exceed ``rdp``, ``rdp_by_voter``,
     ``worst_case_rdp`` or ``contribution_rdp``, and ``outcome_probabilities`` must be the
-    textbook's. A mechanism from outside has no textbook: its own ``joint_log_probs`` are what is
-    compared with, and :func:`sampled` shows whether its draws follow them.
+    textbook's. A mechanism from outside has no textbook: its own ``outcome_probabilities`` are what
+    is compared with, and :func:`sampled` shows whether its draws follow them.
 
     Parameters
     ----------
@@ -204,108 +197,123 @@ def exact(
         A claim to audit instead of ``worst_case_rdp``: orders -> cost of any one query.
     """
     check_electorate(voters, labels)
-    whole("elections", elections)
-    whole("seed", seed, 0)
+    elections, seed = whole("elections", elections), whole("seed", seed, 0)
     curve = check_orders(AUDIT_ORDERS if orders is None else orders)
-    book = Textbook(mechanism, voters, labels, missing=missing)
+    book = book_of(mechanism, voters, labels, missing=missing)
     cast = random_elections(book, elections, np.random.default_rng(seed))
-    found = enumerate_neighbours(book, cast, curve)
-    votes: npt.NDArray[Any] = book.ballots[cast]
-    if not missing:
-        votes = votes.astype(np.bool_)
+    pairs = enumerate_neighbours(book, cast, curve)
+    votes = book.ballots[cast].astype(np.int8 if missing else np.bool_)
     findings = Findings(str(mechanism), curve)
 
     def show(case: int) -> tuple[list[Any], None]:
         return votes[case].astype(int).tolist(), None
 
     def show_pair(case: int) -> tuple[list[Any], list[Any]]:
-        ballots = cast[found.election[case]].copy()
-        ballots[np.flatnonzero(ballots == found.own[case])[0]] = found.other[case]
-        return show(int(found.election[case]))[0], book.ballots[ballots].tolist()
+        ballots = cast[pairs.election[case]].copy()
+        ballots[np.flatnonzero(ballots == pairs.own[case])[0]] = pairs.other[case]
+        return show(int(pairs.election[case]))[0], book.ballots[ballots].tolist()
 
-    name = "rdp" if bound == "exact" else f"rdp (bound={bound})"
-    priced = mechanism.rdp(votes, curve, bound=bound)[found.election]
-    claim = mechanism.worst_case_rdp(voters, labels, curve) if stated is None else stated(curve)
-    contribution = mechanism.contribution_rdp(voters, labels, curve)
-    small = np.ones(len(found.own), np.bool_)
+    rdp, worst_case = "rdp" if bound == "exact" else f"rdp (bound={bound})", "worst_case_rdp"
+    priced = mechanism.rdp(votes, curve, bound=bound)[pairs.election]
+    claim = mechanism.worst_case_rdp(voters, labels, curve)
+    if stated is not None:
+        worst_case, claim = "stated", stated(curve)
+    unit = mechanism.contribution_rdp(voters, labels, curve)
+    small = np.ones((len(pairs.own), 1), np.bool_)
     if mechanism.contribution_unit == "vote":
-        small = (book.ballots[found.own] != book.ballots[found.other]).sum(axis=1) == 1
+        small = (book.ballots[pairs.own] != book.ballots[pairs.other]).sum(
+            axis=1, keepdims=True
+        ) == 1
     for way, direction in enumerate((FORWARD, BACKWARD)):
-        costs = found.costs[:, way]
-        findings.compare(name, direction, costs, priced, show_pair)
-        known = "worst_case_rdp" if stated is None else "stated"
-        findings.compare(known, direction, costs, claim, show_pair)
-        only = np.where(small[:, None], costs, 0.0)
-        findings.compare("contribution_rdp", direction, only, contribution, show_pair)
-    tightness = _audit_bills(
-        mechanism, votes, found.by_voter(cast, len(book.ballots)), findings, show
-    )
+        costs = pairs.costs[:, way]
+        findings.compare(rdp, direction, costs, priced, show_pair)
+        findings.compare(worst_case, direction, costs, claim, show_pair)
+        costs = np.where(small, costs, 0.0)
+        findings.compare("contribution_rdp", direction, costs, unit, show_pair)
+    true = pairs.by_voter(cast, len(book.ballots))
+    tightness = _audit_bills(mechanism, votes, true, findings, show)
     if book.independent:
-        _audit_probabilities(book, cast, votes, findings, show)
-    return AuditReport(
-        str(mechanism),
-        voters,
-        labels,
-        tuple(curve.tolist()),
-        elections,
-        len(found.own),
-        findings.ratios,
-        tightness,
-        findings.exceeded,
-        tuple(findings.violations),
-        book.independent,
+        apart = _differences(book, cast, votes)[:, None]
+        name = f"outcome_probabilities (difference / {_APART:g})"
+        findings.compare(name, "either", apart, np.full((1, 1), _APART), show)
+    return findings.report(
+        voters=voters,
+        labels=labels,
+        elections=elections,
+        neighbours=len(pairs.own),
+        tightness=tightness,
+        independent=book.independent,
     )
 
 
 def _audit_bills(
-    mechanism: Mechanism,
-    votes: npt.NDArray[Any],
-    true: Floats,
-    findings: Findings,
-    show: Callable[[int], tuple[list[Any], None]],
+    mechanism: Mechanism, votes: npt.NDArray[Any], true: Floats, findings: Findings, show: Show
 ) -> float:
     """Compare each voter's own bill, election by election and for all of them as one batch."""
-    orders = findings.orders
-    bills = np.stack([mechanism.rdp_by_voter(votes[i : i + 1], orders) for i in range(len(votes))])
+    bills = np.stack([mechanism.rdp_by_voter(vote[None], findings.orders) for vote in votes])
     # A batch is a product over queries, and each ballot may change on every query.
-    batch = mechanism.rdp_by_voter(votes[:_BATCH], orders)
+    batch = mechanism.rdp_by_voter(votes[:_BATCH], findings.orders)[None]
+    true_batch = true[:_BATCH].sum(axis=0)[None]
+    every = votes[:_BATCH].astype(int).tolist(), None
     for way, direction in enumerate((FORWARD, BACKWARD)):
         findings.compare("rdp_by_voter", direction, true[:, :, way], bills[:, :, way], show)
-        findings.compare(
-            "rdp_by_voter of a batch",
-            direction,
-            true[:_BATCH, :, way].sum(axis=0)[None],
-            batch[None, :, way],
-            lambda _: (votes[:_BATCH].astype(int).tolist(), None),
-        )
+        pair = true_batch[:, :, way], batch[:, :, way]
+        findings.compare("rdp_by_voter of a batch", direction, *pair, lambda _: every)
     counts = bills > 1e-9  # below, the textbook's own rounding shows
     return float((true[counts] / bills[counts]).min(initial=1.0))
 
 
-def _audit_probabilities(
-    book: Textbook,
-    cast: Ints,
-    votes: npt.NDArray[Any],
-    findings: Findings,
-    show: Callable[[int], tuple[list[Any], None]],
-) -> None:
-    """Compare ``outcome_probabilities`` with the textbook's."""
-    mechanism: Any = book.mechanism
+def _differences(book: Textbook, cast: Ints, votes: npt.NDArray[Any]) -> Floats:
+    """Return how far ``outcome_probabilities`` are from the textbook's at most: (elections,)."""
+    mechanism, census = book.mechanism, book.census(cast)
+    stated = mechanism.outcome_probabilities(votes)
     if book.whole_line:  # label by label: too many rows
         values = mechanism.support(book.voters)[1:-1]  # the ends stand for all beyond
-        own = mechanism.outcome_probabilities(votes)[..., 1:-1]
-        apart = np.abs(own - np.exp(book.tally_log_probs(book.census(cast), values)))
-        apart = apart.max(axis=(1, 2))
-    else:
-        true = np.exp(book.log_probs(book.census(cast)))
-        apart = np.abs(mechanism.joint_probabilities(votes) - true).max(axis=1)
-    findings.compare(
-        f"outcome_probabilities (difference / {_APART:g})",
-        "either",
-        apart[:, None],
-        np.full((1, 1), _APART),
-        show,
-    )
+        apart = np.abs(stated[..., 1:-1] - np.exp(book.tally_log_probs(census, values)))
+        return np.asarray(apart.max(axis=(1, 2)))
+    true = np.exp(book.log_probs(census))
+    return np.asarray(np.abs(row_probabilities(stated, book.outcomes) - true).max(axis=1))
+
+
+def row_probabilities(stated: Any, rows: Labels) -> Floats:
+    """Return ``outcome_probabilities``, as a mechanism states them, of rows: (queries, rows)."""
+    if isinstance(stated, list):  # the sets with votes; those without are alike
+        sets = [tuple(np.flatnonzero(row == 1).tolist()) for row in rows if row[0] != -1]
+        table = []
+        for entry in stated:
+            share = entry["unvoted"] / max(len(sets) - sum(labels in entry for labels in sets), 1)
+            abstain = [entry["abstain"]] if "abstain" in entry else []
+            table.append([entry.get(labels, share) for labels in sets] + abstain)
+        return np.array(table)
+    if stated.ndim == 2:
+        return np.asarray(stated)
+    return np.asarray(stated[:, np.arange(rows.shape[1]), rows].prod(axis=-1))
+
+
+class OwnWord(Textbook):
+    """A mechanism from outside, taken at its word: the book has no definition of it."""
+
+    independent = False
+
+    def _joint(self, census: Ints) -> Floats:
+        votes = np.array([np.repeat(self.ballots, counts, axis=0) for counts in census])
+        mechanism = self.mechanism
+        if not isinstance(mechanism, CellMechanism):
+            stated = mechanism.outcome_probabilities(votes)
+            with np.errstate(divide="ignore"):
+                return np.log(row_probabilities(stated, self.outcomes))
+        # In logarithms, however rare a row is.
+        tallies = [mechanism.tally(block) for block in Ballots.of(votes).blocks()]
+        cells = np.concatenate([mechanism.log_probs(t.margins, t.voters) for t in tallies])
+        return np.asarray(cells[:, np.arange(self.labels), self.outcomes].sum(axis=-1))
+
+
+def book_of(mechanism: Mechanism, voters: int, labels: int, *, missing: bool = False) -> Textbook:
+    """Return the textbook of a mechanism, or its own word."""
+    if not isinstance(mechanism, Mechanism):
+        raise InputError("mechanism", "must be a privote mechanism", mechanism)
+    book = OwnWord if definition(type(mechanism)) is None else Textbook
+    return book(mechanism, voters, labels, missing=missing)
 
 
 # -- every neighbour ----------------------------------------------------------------------------
@@ -337,33 +345,19 @@ class Enumeration:
 
 def enumerate_neighbours(book: Textbook, cast: Ints, orders: Floats) -> Enumeration:
     """Price every neighbour of every election: (elections, voters) places among the ballots."""
-    parts = [_enumerate(book, cast[rows], rows, orders) for rows in _chunks(book, cast)]
-    return Enumeration(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-
-
-def _chunks(book: Textbook, cast: Ints) -> Iterator[Ints]:
     kinds = len(book.ballots)
     pairs = min(cast.shape[1], kinds) * kinds * (1 if book.whole_line else len(book.outcomes))
-    step = max(1, _PAIRS // pairs)
+    step, others, parts = max(1, _PAIRS // pairs), ~np.eye(kinds, dtype=np.bool_), []
     for start in range(0, len(cast), step):
-        yield np.arange(start, min(start + step, len(cast)))
-
-
-def _enumerate(
-    book: Textbook, cast: Ints, rows: Ints, orders: Floats
-) -> tuple[Ints, Ints, Ints, Floats]:
-    census = book.census(cast)
-    kinds = len(book.ballots)
-    election, own = np.nonzero(census)  # voters with equal ballots have equal neighbours
-    election, own = np.repeat(election, kinds), np.repeat(own, kinds)
-    other = np.tile(np.arange(kinds), len(own) // kinds)
-    change = own != other
-    election, own, other = election[change], own[change], other[change]
-    every = np.arange(len(election))
-    moved = census[election]
-    moved[every, own] -= 1
-    moved[every, other] += 1
-    return rows[election], own, other, book.costs(census[election], moved, orders)
+        census = book.census(cast[start : start + step])
+        # Voters with equal ballots have equal neighbours.
+        election, own, other = np.nonzero((census > 0)[:, :, None] & others)
+        every, moved = np.arange(len(election)), census[election]
+        moved[every, own] -= 1
+        moved[every, other] += 1
+        costs = book.costs(census[election], moved, orders)
+        parts.append((start + election, own, other, costs))
+    return Enumeration(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 # -- random elections of many kinds ----------------------------------------------------------------
@@ -381,8 +375,10 @@ def random_elections(book: Textbook, elections: int, rng: np.random.Generator) -
         lean = rng.choice([0.05, 0.3, 1.0, 3.0, 20.0]) ** yes * rng.choice([0.1, 1.0, 10.0]) ** gap
         kinds = rng.choice(every, size=(1, 2, 3, book.voters)[row % 4], p=lean / lean.sum())
         if len(kinds) == 2:  # a ballot and its opposite, if there is one: every label ties
-            one = book.ballots[kinds[0]]
-            opposite = np.flatnonzero((book.ballots == np.where(one < 0, one, 1 - one)).all(axis=1))
+            ballot = book.ballots[kinds[0]]
+            opposite = np.flatnonzero(
+                (book.ballots == np.where(ballot < 0, ballot, 1 - ballot)).all(axis=1)
+            )
             kinds[1:] = opposite[:1] if len(opposite) else kinds[1:]
         strays = rng.random(book.voters) < rng.choice([0.0, 0.0, 0.2, 0.5])
         anybody = rng.integers(every, size=book.voters)

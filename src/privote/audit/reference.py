@@ -1,16 +1,15 @@
 """The mechanisms once more, by brute force and from their definitions only.
 
-Every ballot a voter could cast and every label vector that could be released is listed, as the
-mechanism lists them, and the probability of each is worked out the plain way. Nothing here calls
-the code under audit. A mechanism of which this book knows nothing is taken at its word: its own
-distribution is what its prices are held to. Only for small elections: there are up to 3^labels
+Every ballot a voter could cast and every label vector that could be released is listed, and the
+probability of each is worked out the plain way. Nothing here calls the code under audit, or imports
+it: a mechanism is its name and its settings. Only for small elections: there are up to 3^labels
 ballots and as many outcomes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
@@ -18,27 +17,50 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import erfcx, log_ndtr, logsumexp, ndtri
 
-from ..errors import InputError
-from ..mechanisms import (
-    ABSTAIN,
-    BinaryVoting,
-    Mechanism,
-    PluralityVoting,
-    PowersetVoting,
-    TallyVoting,
-    TauVoting,
-)
+from ..errors import InputError, UnavailableError
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-Ballot = npt.NDArray[np.int8]
+Labels = npt.NDArray[np.int8]
+
+ABSTAIN = -1
 
 _MOST_BALLOTS = 243  # 3^5: beyond, listing every neighbour takes minutes an election
 # Every integrand is entire and log-concave with curvature between 1 and the number of classes, so
 # a plain sum with this step (in units of sigma) is right to the last digits.
 _STEP = 1 / 8
-_REACH = 13.0
+_TRUNCATION = 13.0
 _TALLIES = 9  # of a label, told apart where all labels are listed together
+
+#: The settings that are audited by default: every feature of a mechanism but a gate, with so little
+#: noise that flaws show.
+SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
+    "binary": ({"sigma": 2.0}, {"sigma": 2.0, "quota": 0.3}, {"sigma": 2.0, "false_alarm": 0.05}),
+    "tau": ({"sigma": 2.0, "tau": 1.2}, {"sigma": 2.0, "tau": 1.5, "norm": 1}),
+    "powerset": ({"sigma": 1.5}, {"sigma": 1.5, "max_positives": 2}),
+    "plurality": ({"sigma": 2.0},),
+    "tally": ({"sigma": 2.0}, {"sigma": 2.0, "tau": 1.2}),
+}
+
+
+def definition(kind: type) -> str | None:
+    """Return the name of the mechanism here that a class is, or extends; None if there is none."""
+    names = (vars(base).get("name") for base in kind.__mro__)
+    return next((name for name in names if name in SETTINGS), None)
+
+
+def subjects(kind: Any) -> tuple[Any, ...]:
+    """Return the mechanisms of a class that are audited where no settings are given."""
+    name = definition(kind)
+    if name is None and "sigma" not in kind.settings():
+        raise UnavailableError("mechanism", "must have its settings given for an audit", kind.name)
+    every = ({"sigma": 2.0},) if name is None else SETTINGS[name]
+    return tuple(kind(**settings) for settings in every)
+
+
+def rows_of(labels: int, values: tuple[int, ...]) -> Labels:
+    """Return every row of so many of the values: (rows, labels)."""
+    return np.array(list(product(values, repeat=labels)), np.int8)
 
 
 class Textbook:
@@ -49,7 +71,7 @@ class Textbook:
     Parameters
     ----------
     mechanism
-        Any; one that extends a class of privote's is held to that class's definition.
+        One of privote's, or what extends it: held to the definition here.
     voters, labels
         The size of the election.
     missing
@@ -69,43 +91,54 @@ class Textbook:
         Whether the probabilities are the book's, and not the mechanism's own.
     """
 
+    independent = True
+
     def __init__(
         self,
-        mechanism: Mechanism,
+        mechanism: Any,
         voters: int,
         labels: int,
         *,
         missing: bool = False,
         tallies: int = _TALLIES,
     ) -> None:
-        if not isinstance(mechanism, Mechanism):
-            raise InputError("mechanism", "must be a privote mechanism", mechanism)
         if (3 if missing else 2) ** labels > _MOST_BALLOTS:
             raise InputError(
                 f"`labels={labels}` is too many to enumerate all ballots; an exact audit takes at "
                 f"most {_MOST_BALLOTS} ballots"
             )
         self.mechanism, self.voters, self.labels = mechanism, voters, labels
-        self.ballots = mechanism.every_ballot(labels, missing=missing)
-        self.whole_line = isinstance(mechanism, TallyVoting)
-        self.outcomes: npt.NDArray[np.signedinteger[Any]]
+        self.name = definition(type(mechanism))
+        limit = labels if mechanism.max_positives is None else mechanism.max_positives
+        ballots = rows_of(labels, (0, 1, -1) if missing else (0, 1))
+        self.ballots = ballots[(ballots == 1).sum(axis=1) <= limit]
+        self.whole_line = self.name == "tally"
+        self._by_class = self.name in ("plurality", "powerset")
         if self.whole_line:
-            self.outcomes = np.array(list(product(range(tallies), repeat=labels)), np.int64)
             self._cuts = self._lumps(tallies)
-        else:
-            self.outcomes = mechanism.every_outcome(labels)
-        self._wins: dict[tuple[int, ...], dict[int, float]] = {}
-        known = [rule for kind, rule in _RULES.items() if isinstance(mechanism, kind)]
-        self.independent = bool(known)
-        self._rule = known[0] if known else Textbook._own_word
+        self.outcomes = self._every_outcome(tallies, limit)
+
+    def _every_outcome(self, tallies: int, most: int) -> npt.NDArray[np.signedinteger[Any]]:
+        """Return every row that may be released: (outcomes, labels)."""
+        gated = self.mechanism.gate is not None
+        if self.whole_line:
+            return np.array(list(product(range(tallies), repeat=self.labels)), np.int64)
+        if not self._by_class:
+            return rows_of(self.labels, (0, 1, ABSTAIN) if gated else (0, 1))
+        classes = rows_of(self.labels, (0, 1))
+        classes = classes[(classes == 1).sum(axis=1) <= most]
+        if self.name == "plurality":  # a label, and not none
+            classes = np.eye(self.labels, dtype=np.int8)
+        withheld = np.full((int(gated), self.labels), ABSTAIN, np.int8)  # as a whole
+        return np.concatenate([classes, withheld])
 
     def census(self, cast: Ints) -> Ints:
         """Count the ballots of each election: (elections, voters) -> (elections, ballots)."""
-        return np.stack([(cast == place).sum(axis=1) for place in range(len(self.ballots))], axis=1)
+        return np.stack([(cast == kind).sum(axis=1) for kind in range(len(self.ballots))], axis=1)
 
     def log_probs(self, census: Ints) -> Floats:
         """Return log-probabilities: (elections, ballots) -> (elections, outcomes)."""
-        joint = self._rule(self, census)
+        joint = self._joint(census)
         total = logsumexp(joint, axis=1)
         if not np.abs(total).max() < 1e-9:
             off = np.exp(total[np.abs(total).argmax()])
@@ -117,16 +150,17 @@ class Textbook:
         """Return D(here || there), D(there || here) of pairs of elections: (pairs, 2, orders)."""
         if self.whole_line:
             return self._shifted(here, there, orders)
-        one, two = self.log_probs(here), self.log_probs(there)
-        return np.stack([renyi(one, two, orders), renyi(two, one, orders)], axis=1)
+        first, second = self.log_probs(here), self.log_probs(there)
+        return np.stack([renyi(first, second, orders), renyi(second, first, orders)], axis=1)
 
     def listed(self, drawn: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return released rows as they stand among the outcomes: tallies in their lumps."""
         return np.searchsorted(self._cuts, drawn) if self.whole_line else drawn
 
-    def _own_word(self, census: Ints) -> Floats:
-        cast = [np.repeat(self.ballots, counts, axis=0) for counts in census]
-        return self.mechanism.joint_log_probs(np.array(cast))
+    def _joint(self, census: Ints) -> Floats:
+        if self.whole_line:
+            return self._tallies(census)
+        return self._argmax(census) if self._by_class else self._cells(census)
 
     # -- Binary and Tau: every label on its own ----------------------------------------------------
 
@@ -140,7 +174,7 @@ class Textbook:
 
     def cell_log_probs(self, census: Ints) -> Floats:
         """Return log Pr[0], log Pr[1] and, gated, log Pr[ABSTAIN]: (elections, labels, 2 or 3)."""
-        rule = self._clipped if isinstance(self.mechanism, TauVoting) else self._counted
+        rule = self._clipped if self.name == "tau" else self._counted
         margin, vote = rule(census)
         if self.mechanism.gate is None:
             return vote
@@ -150,7 +184,7 @@ class Textbook:
 
     def _clipped(self, census: Ints) -> tuple[npt.NDArray[Any], Floats]:
         """Return the margins of clipped ballots, and log Pr[0], log Pr[1] there."""
-        mech: Any = self.mechanism
+        mech = self.mechanism
         size = (self.ballots == 1).sum(axis=1)
         norm = size if mech.norm == 1 else np.sqrt(size)
         weight = np.minimum(1.0, mech.tau / np.maximum(norm, 1e-300))
@@ -161,7 +195,7 @@ class Textbook:
 
     def _counted(self, census: Ints) -> tuple[npt.NDArray[Any], Floats]:
         """Return the margins of single votes, and log Pr[0], log Pr[1] there."""
-        mech: Any = self.mechanism
+        mech = self.mechanism
         yes, no = (census @ (self.ballots == vote) for vote in (1, 0))
         if mech.quota is None and mech.false_alarm is None:
             return yes - no, _yes_no((yes - no) / (math.sqrt(2) * mech.sigma))
@@ -174,7 +208,6 @@ class Textbook:
 
     def _gate(self, top: npt.NDArray[Any]) -> tuple[Floats, Floats]:
         gate = self.mechanism.gate
-        assert gate is not None
         z = (top - gate.threshold) / gate.sigma
         return log_ndtr(-z), log_ndtr(z)
 
@@ -182,7 +215,7 @@ class Textbook:
 
     def _counted_steps(self, census: Ints) -> Ints:
         """Return the noise-free tallies in steps: (elections, labels)."""
-        mech: Any = self.mechanism
+        mech = self.mechanism
         size = (self.ballots == 1).sum(axis=1)
         weight = np.ones(len(size))
         if mech.tau is not None:
@@ -192,12 +225,12 @@ class Textbook:
 
     def _lumps(self, tallies: int) -> Floats:
         """Return the last value of each lump but the last, evenly over where tallies lie."""
-        mech: Any = self.mechanism
+        mech = self.mechanism
         low, high = -mech.sigma * mech.steps, (self.voters + mech.sigma) * mech.steps
         return np.asarray(np.floor(np.linspace(low, high, tallies - 1)))
 
     def _tallies(self, census: Ints) -> Floats:
-        mech: Any = self.mechanism
+        mech = self.mechanism
         scale = mech.sigma * mech.steps
         steps = self._counted_steps(census)
         # Pr[tally + noise in (a, b]] by the normal's cdf half a step above each end.
@@ -214,7 +247,7 @@ class Textbook:
 
     def tally_log_probs(self, census: Ints, values: Ints) -> Floats:
         """Return the log-probability of released tallies: (elections, labels, values)."""
-        mech: Any = self.mechanism
+        mech = self.mechanism
         away = np.abs(values - self._counted_steps(census)[..., None])
         return _rounded(away, mech.sigma * mech.steps)
 
@@ -224,10 +257,10 @@ class Textbook:
         The terms of order a lie around the here-tally plus (a - 1) shifts. What is left out of the
         sum is below 1e-15 of it.
         """
-        mech: Any = self.mechanism
+        mech = self.mechanism
         scale = mech.sigma * mech.steps
         moves = np.abs(self._counted_steps(here) - self._counted_steps(there))
-        distinct, place = np.unique(moves, return_inverse=True)
+        distinct, inverse = np.unique(moves, return_inverse=True)
         table = np.zeros((len(distinct), len(orders)))
         for row, move in enumerate(distinct.tolist()):
             for column, order in enumerate(orders.tolist()):
@@ -235,7 +268,7 @@ class Textbook:
                 x = np.arange(-span, span + 1) + math.floor(order * move)
                 p, q = _rounded(np.abs(x - move), scale), _rounded(np.abs(x), scale)
                 table[row, column] = renyi(p, q, np.array([order]))[0]
-        one_way = table[place.reshape(moves.shape)].sum(axis=1)
+        one_way = table[inverse.reshape(moves.shape)].sum(axis=1)
         return np.stack([one_way, one_way], axis=1)  # the noise is symmetric
 
     # -- Plurality and Powerset: every class on a list ---------------------------------------------
@@ -255,7 +288,10 @@ class Textbook:
         profiles, which = np.unique(
             np.take_along_axis(counts, order, axis=1), axis=0, return_inverse=True
         )
-        table = np.array([self._profile(tuple(profile)) for profile in profiles.tolist()])
+        sigma, table = self.mechanism.sigma, np.empty(profiles.shape)
+        for row, profile in enumerate(profiles.tolist()):
+            wins = win_log_probs(tuple(profile), sigma)
+            table[row] = [wins[count] for count in profile]
         rows = np.empty(counts.shape)
         np.put_along_axis(rows, order, table[which.reshape(-1)], axis=1)
         if self.mechanism.gate is None:
@@ -263,23 +299,8 @@ class Textbook:
         abstain, answer = self._gate(counts.max(axis=1))
         return np.concatenate([rows + answer[:, None], abstain[:, None]], axis=1)
 
-    def _profile(self, counts: tuple[int, ...]) -> list[float]:
-        """Return the log-probability that each class wins, in the order of ``counts``."""
-        if counts not in self._wins:
-            sigma: float = self.mechanism.sigma  # type: ignore[attr-defined]
-            self._wins[counts] = win_log_probs(counts, sigma)
-        return [self._wins[counts][count] for count in counts]
 
-
-_RULES: dict[type[Mechanism], Callable[[Textbook, Ints], Floats]] = {
-    BinaryVoting: Textbook._cells,
-    TauVoting: Textbook._cells,
-    PluralityVoting: Textbook._argmax,
-    PowersetVoting: Textbook._argmax,
-    TallyVoting: Textbook._tallies,
-}
-
-
+@lru_cache(maxsize=4096)
 def win_log_probs(counts: tuple[int, ...], sigma: float) -> dict[int, float]:
     """Return, for each distinct count, the log-probability that *one* class with it wins.
 
@@ -287,13 +308,13 @@ def win_log_probs(counts: tuple[int, ...], sigma: float) -> dict[int, float]:
     even grid.
     """
     means = np.array(counts) / sigma
-    x = np.arange(means.min() - _REACH, means.max() + _REACH, _STEP)
+    x = np.arange(means.min() - _TRUNCATION, means.max() + _TRUNCATION, _STEP)
     cdf = log_ndtr(x - means[:, None])
     out = {}
     for count in set(counts):
-        own = counts.index(count)
-        others = np.delete(cdf, own, axis=0).sum(axis=0)
-        terms = -0.5 * (x - means[own]) ** 2 - 0.5 * math.log(2 * math.pi) + others
+        index = counts.index(count)
+        others = np.delete(cdf, index, axis=0).sum(axis=0)
+        terms = -0.5 * (x - means[index]) ** 2 - 0.5 * math.log(2 * math.pi) + others
         out[count] = float(logsumexp(terms)) + math.log(_STEP)
     return out
 

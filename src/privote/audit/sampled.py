@@ -107,11 +107,11 @@ def sampled(
     # Two directions, two limits each.
     risk = (1 - confidence) / 4
     best, event = 0.0, np.zeros(len(outcomes), np.bool_)
-    for one, two in ((0, 1), (1, 0)):
-        chosen = _choose(counts[one, 0], counts[two, 0], delta)
+    for first, second in ((0, 1), (1, 0)):
+        chosen = _choose(counts[first, 0], counts[second, 0], delta)
         size = draws - draws // 2
-        low = _lower(int(counts[one, 1][chosen].sum()), size, risk) - delta
-        high = 1 - _lower(size - int(counts[two, 1][chosen].sum()), size, risk)
+        low = _lower(int(counts[first, 1][chosen].sum()), size, risk) - delta
+        high = 1 - _lower(size - int(counts[second, 1][chosen].sum()), size, risk)
         bound = math.log(low / high) if low > 0 else 0.0
         if bound > best:
             best, event = bound, chosen
@@ -127,8 +127,8 @@ def _count(
     outcomes, which = np.unique(np.concatenate(drawn), axis=0, return_inverse=True)
     counts = np.zeros((len(worlds), 2, len(outcomes)), np.int64)
     for world, rows in enumerate(np.split(which.reshape(-1), len(worlds))):
-        for half, some in enumerate((rows[: draws // 2], rows[draws // 2 :])):
-            counts[world, half] = np.bincount(some, minlength=len(outcomes))
+        for half, part in enumerate((rows[: draws // 2], rows[draws // 2 :])):
+            counts[world, half] = np.bincount(part, minlength=len(outcomes))
     return counts, outcomes
 
 
@@ -142,12 +142,10 @@ def _draw(
     for number, start in enumerate(range(0, draws, step)):
         size = min(step, draws - start)
         # One seed for both worlds would make their noise alike, and the test too kind.
-        own = (
-            None
-            if seed is None
-            else int(np.random.SeedSequence([seed, world, number]).generate_state(1)[0])
-        )
-        labelled = mechanism.release(np.tile(votes, (size, 1, 1)), seed=own)
+        draw_seed = seed
+        if seed is not None:
+            draw_seed = int(np.random.SeedSequence([seed, world, number]).generate_state(1)[0])
+        labelled = mechanism.release(np.tile(votes, (size, 1, 1)), seed=draw_seed)
         parts.append(labelled.reshape(size, queries * labels))
     return np.concatenate(parts)
 
@@ -163,9 +161,9 @@ def _choose(one: Ints, two: Ints, delta: float) -> npt.NDArray[np.bool_]:
     p, q = np.cumsum(one[order]) / total, np.cumsum(two[order]) / total
     p = p - 2 * np.sqrt(p / total) - delta
     q = q + 2 * np.sqrt(q / total) + 4 / total
-    place = int(np.argmax(np.where(p > 0, p, 0.0) / q))
+    last = int(np.argmax(np.where(p > 0, p, 0.0) / q))
     chosen = np.zeros(len(one), np.bool_)
-    chosen[order[: place + 1]] = True
+    chosen[order[: last + 1]] = True
     return chosen
 
 

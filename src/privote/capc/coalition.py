@@ -28,6 +28,7 @@ from ..ledger import Ledger
 from ..mechanisms import Mechanism
 from ..metrics import multilabel
 from .answerer import AnsweringParty
+from .counted import counted, with_grid
 from .engine import ClearEngine, SecureEngine
 from .guardian import PrivacyGuardian
 from .journal import GuardianJournal, QuerierJournal
@@ -217,15 +218,15 @@ def terms_of(mechanism: Mechanism, parties: int, queries: int, **budget: Any) ->
     """
     whole("parties", parties, 2)
     whole("queries", queries)
-    counted, labels = mechanism.with_grid(_GRID), tuple(f"digit {d}" for d in range(10))
-    shareable = counted.counted(len(labels)).weights is None
+    rounded, labels = with_grid(mechanism, _GRID), tuple(f"digit {d}" for d in range(10))
+    shareable = counted(rounded, len(labels)).weights is None
     return Terms(
         name="rehearsal",
         labels=labels,
         features=tuple(f"pixel {n}" for n in range(256)),
         bound=1.0,
         bits=16,
-        mechanism=counted,
+        mechanism=rounded,
         **budget,
         guardian=GUARDIAN_NAME,
         parties=tuple(f"site-{n}" for n in range(1, parties + 1)),

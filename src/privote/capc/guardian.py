@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ class PrivacyGuardian(Party):
             ledger,
             simulated=self.entropy.simulated,
             insecure=self.engine.name == CLEAR,
-            journal=journal,
+            journal=journal.key[:16],
         )
         self._runs: dict[str, _Run] = {}
         for querier in self.terms.queriers:  # prices take a while, and nobody is waiting yet
@@ -75,10 +76,11 @@ class PrivacyGuardian(Party):
         state = self._charges.state(ask.batch)
         if state == COMMITTED:
             raise PeerError(
-                "this batch was decided and released: the querying party's state was replaced by "
-                "an older one"
+                "this batch was decided and released: the querying party's state was lost or "
+                "replaced by an older one"
             )
         self._charges.reserve(caller, ask.queries, ask.batch)
+        self._journal.reserve(ask.batch, caller, ask.queries)
         run = secrets.token_hex(16)
         # Whoever asks for another run gave up the one before.
         self._runs = {name: old for name, old in self._runs.items() if old.querier != caller}
@@ -178,7 +180,8 @@ class PrivacyGuardian(Party):
         if decision is None:
             raise m.Undecided(f"run {done.run} is not decided here: the batch is decided anew")
         batch, pad = decision
-        self._charges.commit(batch)
+        self._charges.commit(batch, sha256(pad.tobytes()).hexdigest())
+        self._journal.commit(batch)
         self._runs.pop(done.run, None)
         return m.OutcomeShare(pad)
 

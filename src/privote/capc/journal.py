@@ -23,7 +23,6 @@ import numpy.typing as npt
 from .._version import check_written, written
 from ..errors import InputError, LedgerError, PeerError, PrivoteError
 from ..files import complete, locked
-from .charges import COMMITTED, RESERVED, UNKNOWN
 from .programs import IntArray
 from .terms import Terms
 
@@ -138,11 +137,6 @@ class GuardianJournal(_Journal[Reserved]):
 
     kind = Reserved
 
-    def state(self, batch: str) -> str:
-        """Return whether a batch is unknown, reserved or committed."""
-        entry = self._batches.get(batch)
-        return UNKNOWN if entry is None else COMMITTED if entry.committed else RESERVED
-
     def reserve(self, batch: str, querier: str, queries: int) -> None:
         """Enter a batch that was charged."""
         entry = self._batches.get(batch)
@@ -163,8 +157,8 @@ class GuardianJournal(_Journal[Reserved]):
         An earlier decision of the batch is forgotten: nothing of it was released, and its masks and
         noise are not used again.
         """
-        if self.state(batch) != RESERVED:
-            raise PeerError(f"a batch must be reserved, it is {self.state(batch)}")
+        if self._batches[batch].committed:
+            raise PeerError("this batch is decided and released")
         version, before = self.halves(self._batches[batch].querier)
         after = {**before, **{party: u % _WORD for party, u in half.items()}}
         more = {"run": run, "version": version + 1, "half": after, "pad": pad.tobytes()}

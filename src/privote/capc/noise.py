@@ -31,11 +31,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.gaussian import GaussianLink
-from ..accounting.renyi import Floats, Orders, check_orders
-from ..accounting.worst_case import line_supremum
+from ..accounting.renyi import Floats, Orders, check_orders, divergence
 from ..entropy import Entropy
 from ..errors import InputError, UnavailableError
 from ..mechanisms import Gate, Mechanism
+from .counted import counted
 from .programs import IntArray
 
 LogProbs = Callable[[IntArray], Floats]  # margins -> log Pr[no], log Pr[yes] on the last axis
@@ -48,6 +48,7 @@ _UNITS = 64
 _MOST_STEPS = 128
 _MOST_UNITS = 10_000.0  # keeps the tables of prices small
 _LONGEST_TABLE = 1 << 20
+_SLACK = 1e-6  # relative: above the error of a search, far below anything that matters
 
 
 def vote_noise(
@@ -147,13 +148,13 @@ class SharedNoise:
     @classmethod
     def of(cls, mechanism: Mechanism, labels: int) -> SharedNoise:
         """Return the shared noise of a mechanism, if it can have one."""
-        counted = mechanism.counted(labels)
-        if counted.weights is not None:
+        ballots = counted(mechanism, labels)
+        if ballots.weights is not None:
             raise UnavailableError(
                 "noise = 'sites' needs unweighted votes, as in binary voting: use 'guardian' for "
                 f"{mechanism}"
             )
-        noise = cls(vote=counted.vote, gate=mechanism.gate)
+        noise = cls(vote=ballots.vote, gate=mechanism.gate)
         for sigma in noise.sigmas:
             if sigma * noise.steps > _MOST_UNITS:
                 raise InputError(
@@ -249,6 +250,44 @@ def skellam(mean: float, at: npt.NDArray[np.integer[Any]]) -> Floats:
     """Return log Pr[S < -at], log Pr[S >= -at] of a difference of two Poissons: (..., 2)."""
     reach = int(40 * math.sqrt(2 * mean)) + 400  # there both are beyond e^-760
     return np.asarray(_short_table(mean, reach)[np.clip(at, -reach, reach) + reach])
+
+
+def line_supremum(table: Floats, shift: int, spread: float, orders: Floats) -> Floats:
+    """Return the largest two-sided cost of a shift anywhere on a line of integers.
+
+    For noise that is symmetric and never ends: wherever a bar stands, and whatever known number is
+    added, the two outcomes are one place of the table and another ``shift`` further on.
+
+    Parameters
+    ----------
+    table
+        (2 truncation + 1, 2) log-probabilities of both outcomes at -truncation..truncation.
+    spread
+        The noise's standard deviation. The costliest place for an order lies within about
+        order x shift of the middle; an order for which it lies beyond the table costs infinity.
+
+    Returns
+    -------
+    (orders,)
+    """
+    middle, stride = len(table) // 2 - shift // 2 - 1, max(1, int(spread / 8))
+    worst = np.empty(len(orders))
+    for column, order in enumerate(orders):
+        end = min(middle + int(order * shift + 50 * spread) + 50, len(table) - shift)
+
+        def cost(first: int, last: int, step: int, order: float = order) -> Floats:
+            here, there = table[first:last:step], table[first + shift : last + shift : step]
+            single = np.array([order])
+            both = divergence(here, there, single), divergence(there, here, single)
+            return np.maximum(*both)[:, 0]
+
+        # One hump on either side of the middle, and both are the same: far from it by strides.
+        top = middle + stride * int(cost(middle, end, stride).argmax())
+        first, last = max(middle, top - stride), min(end, top + stride + 1)
+        around = cost(first, last, 1)
+        at_the_end = first + int(around.argmax()) == end - 1
+        worst[column] = np.inf if at_the_end else around.max() * (1 + _SLACK)
+    return worst
 
 
 def skellam_table(mean: float, reach: int) -> Floats:

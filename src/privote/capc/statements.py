@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -191,19 +190,6 @@ def allowance_said(facts: dict[str, Any]) -> str | None:
     return f"{least} {unit}s per site in total; {least / facts['queries']:.2g} per row"
 
 
-@dataclass(frozen=True)
-class _Stated:
-    """The facts of a batch as what states a guarantee."""
-
-    known: dict[str, Any]
-
-    def facts(self) -> dict[str, Any]:
-        return self.known
-
-    def statement(self) -> str:
-        return statement(self.known)
-
-
 def write(folder: Path, facts: dict[str, Any], terms: Terms, answers: LabelledBatch) -> None:
     """Write ``labels.npz``, ``statement.txt`` and the same as ``statement.json``."""
     with complete(folder / "labels.npz", force=True) as part, part.open("wb") as stream:
@@ -214,4 +200,4 @@ def write(folder: Path, facts: dict[str, Any], terms: Terms, answers: LabelledBa
             feature_names=np.array([] if isinstance(terms.features, int) else terms.features),
             written=json.dumps(written(1)),
         )
-    write_statement(_Stated(facts), folder / "statement.txt")
+    write_statement(statement(facts), facts, folder / "statement.txt")

@@ -18,8 +18,8 @@ from msgspec import Meta, ValidationError, convert
 from ..accounting.renyi import check_delta
 from ..errors import InputError, UnavailableError
 from ..mechanisms import Mechanism, mechanism_of
-from ..mechanisms.base import Counted
 from ..votes.names import folded
+from .counted import Counted, counted
 from .messages import ANSWERING, DECISION, GUARDIAN, HEAD_BYTES, QUERYING, Name
 from .noise import SharedNoise
 
@@ -141,7 +141,7 @@ class Terms:
     def _check_mechanism(self) -> None:
         if not isinstance(self.mechanism, Mechanism):
             raise InputError("mechanism", "must be a privote mechanism", self.mechanism)
-        self._put("counted", self.mechanism.counted(len(self.labels)))
+        self._put("counted", counted(self.mechanism, len(self.labels)))
         if self.allowance and not self.by_ballot and self.counted.weights:
             raise UnavailableError(
                 "mechanism",

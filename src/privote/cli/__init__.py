@@ -15,6 +15,7 @@ import typer
 
 from privote._version import __version__
 
+from . import options as shared
 from .audit import audit
 from .capc import app as capc
 from .label import label
@@ -64,9 +65,9 @@ def demo(
     output: Path = Path("privote-demo"),
     queries: int = 300,
     records: int = 6000,
-    seed: int | None = None,
-    force: bool = False,
-    json: bool = False,
+    seed: shared.Seed = None,
+    force: shared.Force = False,
+    json: shared.Json = False,
 ) -> None:
     """Show what privote does by default, on data that come with it, in a few seconds.
 

@@ -7,24 +7,29 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from privote.errors import InputError
-
 from . import options
-from .options import Group, MechanismFlags, derived, kind_of
 
 if TYPE_CHECKING:
     from privote.mechanisms import Mechanism
 
 
-@derived(mechanism=Group(of=MechanismFlags, instead={"name": (options.Name, "")}))
 def audit(
     *,
-    mechanism: MechanismFlags,
+    mechanism: options.MechanismName = "",
+    sigma: options.Sigma = None,
+    tau: options.Tau = None,
+    norm: options.Norm = None,
+    max_positives: options.MaxPositives = None,
+    quota: options.Quota = None,
+    false_alarm: options.FalseAlarm = None,
+    gate_threshold: options.GateThreshold = None,
+    gate_sigma: options.GateSigma = None,
+    settings: options.Settings = None,
     elections: int = 100,
     voters: int = 5,
     labels: int = 3,
     seed: int = 0,
-    json: bool = False,
+    json: options.Json = False,
 ) -> None:
     """Try to break the guarantees of every mechanism; exit 1 if it succeeds.
 
@@ -39,11 +44,16 @@ def audit(
 
     Parameters
     ----------
-    name : NAME
-        Audit only this mechanism: ``MECHANISMS``; or package.module:Class, which runs when it is
-        imported. Without settings, each of its features is audited.
+    mechanism : NAME
+        Audit only this mechanism: tally, binary, tau, powerset or plurality; or
+        package.module:Class, which runs when it is imported. Without settings, each of its features
+        is audited.
     elections
         Number of random elections per mechanism.
+    voters
+        Number of voters.
+    labels
+        Number of labels per ballot.
     seed
         Seed of the random elections.
     """
@@ -52,13 +62,21 @@ def audit(
 
     from .output import print_json, working
 
-    kinds = [kind_of(mechanism.name)] if mechanism.named else [*MECHANISMS.values()]
-    if mechanism.chosen:
-        subjects = [mechanism.build()]
-    else:
-        subjects = [subject for kind in kinds for subject in _subjects(kind, voters)]
-    if not subjects:
-        raise InputError("mechanism", "must define `audited`, the settings to try", mechanism.name)
+    given = options.settings_of(
+        settings,
+        sigma=sigma,
+        tau=tau,
+        norm=norm,
+        max_positives=max_positives,
+        quota=quota,
+        false_alarm=false_alarm,
+        gate_threshold=gate_threshold,
+        gate_sigma=gate_sigma,
+    )
+    kinds = [options.kind_of(mechanism)] if mechanism else [*MECHANISMS.values()]
+    subjects = [] if given else [each for kind in kinds for each in _subjects(kind, voters)]
+    if given:
+        subjects += filter(None, [options.mechanism_of(mechanism, given)])
     findings: list[dict[str, Any]] = []
     with working("auditing", len(subjects)) as tick:
         for done, subject in enumerate(subjects):
@@ -89,13 +107,14 @@ def audit(
 
 def _subjects(kind: type[Mechanism], voters: int) -> list[Mechanism]:
     """Return a mechanism with each of its features; of privote's own, a gate is one."""
+    from privote.audit import subjects
     from privote.mechanisms import MECHANISMS, Gate
 
-    subjects = [*kind.audited()]
+    every = [*subjects(kind)]
     if kind.name in MECHANISMS and "gate" in kind.settings():
         gate = Gate(threshold=(voters + 1) / 2, sigma=1.5)
-        subjects.append(replace(subjects[0], gate=gate))
-    return subjects
+        every.append(replace(every[0], gate=gate))
+    return every
 
 
 def _show(findings: list[dict[str, Any]], size: dict[str, int]) -> None:

@@ -10,8 +10,8 @@ import typer
 
 from privote.errors import ChargedError, InputError
 
-from . import options
-from .options import Group, MechanismFlags, derived
+from . import derived as options
+from .derived import Group, MechanismFlags, derived
 
 if TYPE_CHECKING:
     from privote.capc.certs import Certificate

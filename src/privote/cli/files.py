@@ -1,12 +1,10 @@
-"""Files a verb writes and reads: claimed before the work, complete or absent after it."""
+"""Files a verb writes and reads: places checked before the work, complete or absent after it."""
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from privote.errors import InputError
-from privote.files import DRAFT, check_file, check_new, complete, exists
-from privote.ledger.records import digest_of
-from privote.release import Release, decide, digest_of_facts, read_facts, rows_of, statement_of
+from privote.files import check_file, check_new, complete
+from privote.release import Release
 from privote.votes.arrays import ArrayFile, read_npy
 from privote.votes.cells import name_of
 from privote.votes.tables import open_table
@@ -26,19 +23,18 @@ Array = npt.NDArray[Any]
 LABEL_FILES = (".csv", ".npz")
 CHANCES = (".csv", ".npy")
 _ARRAY_FILES = (".npy", ".npz", ".csv")
-# Of whoever wrote a statement, and not of what is stated.
-_SOFTWARE = re.compile(r"^Software: privote [\w.+-]+(, [\w-]+ [\w.+-]+){3}\.$", re.MULTILINE)
 
 
 @contextmanager
 def claimed_folder(output: Path, *, force: bool) -> Iterator[None]:
     """Claim a folder for work that may fail; a folder that was made for it is then gone again.
 
-    One that holds anything but a draft is taken with ``force`` only: the same rule as for a file.
+    One that holds anything is taken with ``force`` only: the same rule as for a file.
     """
     there = output.is_dir()
-    if there and not force and any(file.name != DRAFT for file in output.iterdir()):
-        raise InputError("output", exists(output, output / DRAFT))
+    if there and not force and any(output.iterdir()):
+        rule = f"{str(output)!r} holds files; finish its run with `resume=True`, or give"
+        raise InputError("output", f"{rule} `force=True`")
     try:
         output.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=output):
@@ -104,70 +100,24 @@ def write_probabilities(path: Path, release: Release) -> None:
         np.save(path, chances)
 
 
-def read_stated(path: Path) -> tuple[dict[str, Any], Array | None, list[dict[str, Any]]]:
-    """Return the facts of a release, a statement or a student, what was drawn, what does not fit.
+def read_rows(path: Path, queries: Sequence[str] | None) -> Any:
+    """Return the public rows of the queries as numbers (queries, features).
 
-    A statement in words must be what the facts beside it say, word for word.
+    An array (``.npy``, or X of an ``.npz``) is taken as it is. A table, or a folder of pictures, is
+    encoded by what it holds itself: it is public. A column ``query`` puts a table in order.
     """
-    file, numbers, wrong = check_file(path, "statement"), None, list[dict[str, Any]]()
-    try:
-        if path.suffix == ".npz":
-            arrays = ArrayFile(path)
-            kind = "tallies" if "tallies" in arrays else "labels"
-            numbers, facts = arrays[kind], read_facts(str(arrays["facts"]))
-            try:
-                release = Release.of_arrays(arrays)
-                if release.tallies is not None and not release.processed:
-                    due = decide(release, release.decided)
-                    if not np.array_equal(release.labels, due.labels):
-                        raise ValueError("its labels do not follow from its tallies")
-            except ValueError as error:
-                wrong.append(_wrong("file", str(error), None))
-        elif path.suffix == ".student":
-            facts, wrong = _read_student(path)
-        else:
-            beside = check_file(path.with_suffix(".json"), "statement")
-            facts = read_facts(beside.read_text(encoding="utf-8"))
-        if facts.get("drawn") is None:
-            raise ValueError("it does not state the digest of the draw")
-        trained = "noise_multiplier" in facts  # without votes
-        if not trained and digest_of_facts(facts) != facts["digest"]:
-            wrong.append(_wrong("digest", facts["digest"], digest_of_facts(facts)))
-        if path.suffix not in (".npz", ".json", ".student"):
-            words = _of_training(facts).statement() if trained else statement_of(rows_of(facts))
-            texts = (_technical(file.read_text(encoding="utf-8")), _technical(words))
-            pairs = zip_longest(*(_SOFTWARE.sub("Software", each).split("\n") for each in texts))
-            wrong += [_wrong("text", one, two) for one, two in pairs if one != two][:1]
-    except (OSError, TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
-        raise InputError("statement", f"{str(path)!r} is not a statement: {error}") from None
-    return facts, numbers, wrong
+    from privote.datasets import pictures
+    from privote.learning.pictures import PictureEncoder
+    from privote.learning.tables import TableEncoder
 
-
-def _technical(text: str) -> str:
-    """Return the technical words of a statement: those about a model have plain ones before."""
-    return text.rpartition("In technical words:\n")[2].removeprefix("PRIVACY STATEMENT").strip()
-
-
-def _of_training(facts: dict[str, Any]) -> Any:
-    from privote.learning.direct.training import TrainingPrivacy
-
-    return TrainingPrivacy(**{name: facts[name] for name in facts.keys() - {"guarantee"}})
-
-
-def _read_student(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return what a student's file states; its weights must be those that were drawn, if any."""
-    from privote.learning import load_student
-
-    student = load_student(path)
-    facts = {name: value for name, value in student.privacy.items() if name != "method"}
-    if not hasattr(student.model, "drawn_"):
-        return facts, []
-    made = [digest_of(*student.model.drawn_())]
-    return facts, [_wrong("weights", made, facts["drawn"])] if made != facts["drawn"] else []
-
-
-def _wrong(fact: str, stated: Any, due: Any) -> dict[str, Any]:
-    return {"fact": fact, "stated": stated, "ledger": due}
+    if path.is_dir():
+        return PictureEncoder().numbers(pictures(path).X)
+    if path.suffix in (".npy", ".npz"):
+        return read_array(path, "X" if path.suffix == ".npz" else "rows")
+    table = open_table(path, "rows", public=True)
+    order = _order(table.columns.get("query", ()), queries)
+    features = table.only([name for name in table.header if name != "query"])
+    return TableEncoder().fit(features).numbers(features)[order]
 
 
 def check_statement(path: Path, *, force: bool, keep: Sequence[Path]) -> None:
@@ -215,12 +165,17 @@ def read_array(path: Path, argument: str, *, queries: Sequence[str] | None = Non
 def _read_table(path: Path, queries: Sequence[str] | None) -> Array:
     from privote.datasets.tables import table
 
-    rows = open_table(path).table()
-    named = [name_of(cell) for cell in rows.columns.get("query", ())]
+    rows = open_table(path)
     array: Array = table(rows, features=[name for name in rows.header if name != "query"]).X
+    return np.asarray(array[_order(rows.columns.get("query", ()), queries)])
+
+
+def _order(cells: Iterable[Any], queries: Sequence[str] | None) -> Any:
+    """Return which rows are about the queries, one after the other; all, where none has a name."""
+    named = [name_of(cell) for cell in cells]
     if queries is None or named in ([], [str(row) for row in range(len(named))]):
-        return array
+        return slice(None)
     place = {name: row for row, name in enumerate(named)}
     if len(place) < len(named) or not place.keys() >= set(queries):
         raise ValueError("its column 'query' must name every query of the votes exactly once")
-    return np.asarray(array[[place[name] for name in queries]])
+    return [place[name] for name in queries]

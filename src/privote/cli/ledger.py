@@ -5,26 +5,31 @@ from __future__ import annotations
 import json as jsonlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from privote._version import written
-from privote.errors import InputError, LedgerError
+from privote.errors import LedgerError, StorageError
 
+from . import options
 from .output import print_facts, print_json, print_result, print_table, say
+
+if TYPE_CHECKING:
+    from privote.ledger import Ledger
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="Inspect a ledger of charges, verify that nobody edited it, back it up. Shows only "
-    "public entries: nothing that depends on votes.",
+    help="Set budgets, look at a ledger of charges, verify that nobody edited it, back it up. "
+    "Shows only public entries: nothing that depends on votes.",
 )
 
 
 @contextmanager
-def _opened(path: str, beside: Path | None) -> Iterator[tuple[Any, str]]:
+def _opened(path: str, beside: str | None) -> Iterator[tuple[Ledger, str]]:
     """Yield the ledger and what it is called on a screen: never with a password."""
     from privote.ledger import Ledger, Location
 
@@ -38,8 +43,8 @@ def _opened(path: str, beside: Path | None) -> Iterator[tuple[Any, str]]:
 
 @contextmanager
 def _claimed(
-    path: str, beside: Path | None, output: Path, *, force: bool, owner_only: bool = False
-) -> Iterator[tuple[Any, Path]]:
+    path: str, beside: str | None, output: Path, *, force: bool, owner_only: bool = False
+) -> Iterator[tuple[Ledger, Path]]:
     """Yield the ledger, and a draft of a file that must not be one of the ledger's own."""
     from privote.ledger import Location
 
@@ -58,11 +63,11 @@ def _claimed(
 def budget(
     ledger: str,
     *,
-    dataset: str,
-    epsilon: float,
-    delta: float,
-    beside: Path | None = None,
-    json: bool = False,
+    dataset: options.Name,
+    epsilon: options.Epsilon,
+    delta: options.Delta,
+    beside: options.Beside = None,
+    json: options.Json = False,
 ) -> None:
     """Set what all runs of a data set may cost together, or raise it. Makes the ledger if needed.
 
@@ -75,7 +80,9 @@ def budget(
 
     Parameters
     ----------
-    dataset
+    ledger
+        The ledger: a file, or a postgresql:// address with --beside.
+    dataset : NAME
         The data set's name in the ledger.
     epsilon
         For all runs of the data set together.
@@ -84,128 +91,147 @@ def budget(
     """
     from privote.ledger import Budget, Ledger, Location
 
-    place = Location.of(ledger, beside)
-    asked = Budget(epsilon=epsilon, delta=delta)
+    place, asked = Location.of(ledger, beside), Budget(epsilon=epsilon, delta=delta)
     with Ledger.at(place) as book:
-        known = book.reading().budgets.get(book.known(dataset))
-        now = book.set_budget(asked, dataset=dataset)
-        fits = book.reading().fits(book.known(dataset))
-    facts = {
-        "ledger": place.shown,
-        "data set": dataset,
-        "epsilon": now.epsilon,
-        "delta": now.delta,
-        "counted": now.counted,
-        "was": None if known is None else known.epsilon,
-        "one run at most": fits,
-    }
+        before = book.state.scopes.get(book.state.known(dataset))
+        was = None if before is None else before.budget.epsilon
+        book.set_budget(asked, dataset=dataset)
+        name = book.state.known(dataset)
+        (row,) = (row for row in book.standing() if row["dataset"] == name)
+    facts = {"ledger": place.shown, **_standing(row), "was": was}
     print_result({n: v for n, v in facts.items() if v is not None}, json=json, title="Budget")
 
 
+def _standing(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of budgets as it is shown."""
+    names = {
+        "dataset": "data set",
+        "kind": "guarantees",
+        "fits": "one run at most",
+        "still": "left",
+    }
+    return {names.get(name, name): value for name, value in row.items()}
+
+
 @app.command()
-def show(ledger: str, *, beside: Path | None = None, json: bool = False) -> None:
-    """Show every run, what each budget has spent, and what may still be asked.
+def show(ledger: str, *, beside: options.Beside = None, json: options.Json = False) -> None:
+    """Show every run, what each budget has spent, and what can still be asked.
 
     Example:
 
         privote ledger show ledger.db
 
-    One row per run, with the first of its ledger entries. Epsilon is what that run alone may cost;
-    a run that goes on with an allowance charged before costs 0. "used" counts all runs of a data
-    set together, at the budget's one order; "fits" is about the largest epsilon of one more run.
-    --json lists every entry.
+    One row per run: epsilon is what that run alone may cost; a run that goes on with an allowance
+    charged before costs 0. A run that is open was reserved, and nothing of it is drawn yet; one
+    that is committed was drawn, and is not delivered: both end with --resume. One that is failed or
+    abandoned is charged, and released nothing. "used" counts all runs of a data set together, at
+    the budget's one order. --json lists every entry.
+
+    Parameters
+    ----------
+    ledger
+        The ledger: a file, or a postgresql:// address with --beside.
     """
     with _opened(ledger, beside) as (book, name):
-        entries, budgets = book.published(), book.standing()
-        restored = book.restored
-        allowances = [each for each in book.allowances() if each["more"]]
+        rows, budgets, left = _runs(book), book.standing(), _left(book)
+        entries, restored = book.published(), list(book.state.restored)
+        chargeable = book.state.replaced
     if json:
-        facts = {"entries": entries, "budgets": budgets, "restored": restored}
-        print_json({**facts, "allowances": allowances})
+        facts = {"entries": entries, "runs": rows, "budgets": budgets, "allowances": left}
+        print_json({**facts, "restored": restored, "chargeable": chargeable})
         return
-    rows = _runs(entries)
     if rows:
-        runs = f"{len(rows)} run{'s' * (len(rows) != 1)}"
-        title = f"{name}: {runs} in {len(entries)} entries"
+        title = f"{name}: {len(rows)} run{'s' * (len(rows) != 1)} in {len(entries)} entries"
         print_table(rows, title=title)
-    print_table(budgets, title="Budgets")
-    if allowances:
-        title = "Queries left in learnt allowances, at no further charge"
-        rows = [{("left" if n == "more" else n): v for n, v in a.items()} for a in allowances]
-        print_table(rows, title=title)
-    _say_restored(restored)
+    if budgets:
+        shown = [{n: v for n, v in row.items() if n != "still"} for row in budgets]
+        print_table([_standing(row) for row in shown], title="Budgets")
+    for row in budgets:
+        if row["still"]:
+            say(f"{row['dataset']}: {row['still'][:1].lower()}{row['still'][1:]}.")
+    if left:
+        print_table(left, title="Queries left in learnt allowances, at no further charge")
+    for at in restored:
+        say(f"Restored from the backup of {at[:19]}. Later charges are not in this ledger.")
+    if not chargeable:
+        say("Nothing can be charged to this copy: privote ledger restore --replace makes it live.")
 
 
-def _runs(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row per run: a charge with what was answered from it, or answers that cost nothing.
-
-    Entries of a run have its draft's claim; those made without a draft have the same account.
-    """
-    from privote.ledger.totals import draft_of
+def _runs(book: Ledger) -> list[dict[str, Any]]:
+    """Return a row per run, in the order of their reservations."""
+    from privote.accounting.renyi import rounded_up
     from privote.mechanisms.base import describe
 
-    rows: list[dict[str, Any]] = []
-    last: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for entry in entries:
-        if entry["kind"] in ("budget", "restored"):
-            continue
-        claim = entry.get("claim")
-        key = entry.get("account") if claim is None else draft_of(claim)[0]
-        run = (entry["dataset"], entry.get("consumer"), key)
-        later = entry["kind"] == "answer" and run in last and last[run]["queries"]
-        if entry["kind"] == "charge" or later or run not in last:
-            last[run] = {
-                "entry": entry["number"],
-                "at": entry["at"][:19].replace("T", " "),  # which a narrow column breaks in two
-                "data set": entry["dataset"] or "",
-                "for": entry.get("consumer") or "",
-                "guarantee": entry.get("guarantee", ""),
-                "mechanism": describe(entry["mechanism"]) if entry.get("mechanism") else "",
-                "epsilon": _epsilon(entry),
-                "queries": "",
+    rows, paid = [], set[int]()
+    for run in book.state.runs.values():
+        charge = book.state.charges[run.reserved.charge]
+        mechanism = (run.commit and run.commit.mechanism) or charge.terms.get("mechanism")
+        again = run.reserved.charge in paid  # an allowance that was paid for pays
+        paid.add(run.reserved.charge)
+        rows.append(
+            {
+                "run": run.number,
+                "at": run.at[:19].replace("T", " "),
+                "status": run.status,
+                "data set": charge.dataset,
+                "guarantee": charge.guarantee,
+                "mechanism": describe(dict(mechanism)) if mechanism else "",
+                "epsilon": "0" if again else rounded_up(charge.epsilon, 4),
+                "queries": run.commit.queries if run.commit and run.commit.queries else "",
             }
-            rows.append(last[run])
-        last[run]["queries"] = entry.get("queries") or last[run]["queries"]
+        )
     return rows
 
 
-def _say_restored(restored: list[dict[str, Any]]) -> None:
-    for each in restored:
-        say(
-            f"Entry {each['entry']}: restored {each['at'][:19]} UTC from the backup of "
-            f"{each['backup'][:19]}. Charges made after that backup are not in this ledger."
-        )
-
-
-def _epsilon(entry: dict[str, Any]) -> str:
-    """Return what a run may cost; going on with an allowance costs nothing more."""
-    from privote.accounting.renyi import rounded_up
-
-    if entry["kind"] != "charge" or "asked" not in entry:
-        return "" if entry["kind"] == "charge" else "0"
-    return rounded_up(entry["asked"][0], 4)
+def _left(book: Ledger) -> list[dict[str, Any]]:
+    """Return what is left in learnt allowances."""
+    return [
+        {
+            "data set": account.charge.dataset,
+            "epsilon": account.charge.epsilon,
+            "planned": account.charge.planned,
+            "left": account.remaining,
+        }
+        for account in book.state.accounts.values()
+        if account.remaining and not account.lost
+    ]
 
 
 @app.command()
-def verify(ledger: str, *, beside: Path | None = None, json: bool = False) -> None:
+def verify(ledger: str, *, beside: options.Beside = None, json: options.Json = False) -> None:
     """Find any entry that was edited, removed, reordered, inserted or rolled back.
 
     Example:
 
         privote ledger verify ledger.db
 
-    Needs the ledger's key and anchor (LEDGER.key and LEDGER.head beside it). Exits with code 4 if
-    anything is wrong. Store the head that this prints elsewhere: it also shows whether all three
-    files were replaced by older ones.
+    Needs the ledger's key and anchor (LEDGER.key and LEDGER.head beside it); a backup has them
+    inside, and is verified without being restored. Exits with code 4 if anything is wrong. Store
+    the head that this prints elsewhere: it also shows whether all three files were replaced by
+    older ones.
+
+    Parameters
+    ----------
+    ledger : LEDGER|BACKUP
+        The ledger, or a backup of one.
     """
+    from privote.ledger import Location
+    from privote.ledger.backup import verify_backup
+
+    place = Location.of(ledger, beside)
+    beside_it = place.key.exists() or place.head.exists()
     try:
-        with _opened(ledger, beside) as (book, name):
-            found = book.verify()
-            facts = {"entries": found.entries, "head": found.head}
+        if place.file.is_file() and place.address is None and not beside_it:
+            name, verified = place.shown, verify_backup(place.file)
+        else:
+            with _opened(ledger, beside) as (book, name):
+                verified = book.verify()
+        facts = {"entries": verified.entries, "head": verified.head}
+        problems = list(verified.problems)
+    except StorageError:
+        raise
     except LedgerError as error:
         facts, problems = {}, [str(error)]
-    else:
-        problems = list(found.problems)
     if json:
         print_json({"ok": not problems, **facts, "problems": problems})
     elif not problems:
@@ -217,85 +243,79 @@ def verify(ledger: str, *, beside: Path | None = None, json: bool = False) -> No
 
 @app.command()
 def check(
-    statement: Path,
+    files: list[Path],
     *,
-    ledger: str,
-    beside: Path | None = None,
-    json: bool = False,
+    ledger: options.Name,
+    beside: options.Beside = None,
+    json: options.Json = False,
 ) -> None:
-    """Check that a ledger charged and released exactly what a statement says.
+    """Check that a ledger released exactly what is in these files.
 
     Example:
 
-        privote ledger check labels.npz --ledger ledger.db
+        privote ledger check labels.csv statement.txt --ledger ledger.db
 
-    Exits with code 0 if they agree, and with 1 if they differ (the differences are listed). It also
-    exits with 1 if the charge is there but the outcome was not recorded, because the run was
-    interrupted in between: repeat that run with --resume to record it. Exits with 4 if the ledger
-    itself does not verify.
+    Exits with code 0 if every file belongs to a run of the ledger, and with 1 if one does not: it
+    was edited, or comes from elsewhere. Exits with 4 if the ledger itself does not verify.
 
-    A digest inside a file only reveals damage, since anyone who edits the file can compute a new
-    one. The ledger records the outcome right after it is drawn. It does not record what is computed
-    later: names, forecasts, reasons, how many were asked, and labels decided from released tallies.
+    The ledger recorded digests when the run was committed and delivered. A file is compared as it
+    is; of a text also its words, and of a saved release also what was drawn and its statement. What
+    a release was turned into later, such as labels decided otherwise, is made of what was drawn.
 
     Parameters
     ----------
-    statement : STATEMENT|RELEASE|STUDENT
-        A privacy statement with its .json beside it, the .json alone (also of a poll), a release
-        (.npz), or a .student file.
+    files : FILE...
+        Statements (.txt or .json), labels, pages, models, or releases (.npz).
+    ledger
+        The ledger: a file, or a postgresql:// address with --beside.
     """
-    from privote.ledger.records import DIFFERS, RELEASED
-
-    from .files import read_stated
-
-    facts, numbers, wrong = read_stated(statement)
     with _opened(ledger, beside) as (book, name):
         verified = book.verify()
         if verified.problems:
             raise LedgerError("; ".join(verified.problems))
-        restored = book.restored
-        try:
-            found = book.records().check(facts, numbers)
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(
-                "statement", f"{str(statement)!r} is not the statement of a release: {error}"
-            ) from None
-    differences = [*wrong, *(vars(each) for each in found.differences)]
-    status = DIFFERS if wrong else found.status
-    what = "not in this file"
-    made = facts.get("processed") or facts.get("decided") is not None
-    if numbers is not None or made:
-        what = "made of what was drawn" if made else "as they were drawn"
-    payload = {
-        "status": status,
-        "entries": list(found.entries),
-        "labels": what,
-        "data set": facts.get("people", facts.get("dataset")),
-        "epsilon": facts["epsilon"],
-        "drawn": facts["drawn"],
-    }
+        findings = {path: book.check(*_digests(path)) for path in files}
+    rows = [
+        {"file": path.name, **finding._asdict()} for path in files for finding in findings[path]
+    ]
+    unknown = [path.name for path in files if not findings[path]]
     if json:
-        more = {"differences": differences, "restored": restored}
-        print_json({"ok": status == RELEASED, **payload, **more})
+        print_json({"ok": not unknown, "findings": rows, "unknown": unknown})
     else:
-        listed = {"entries": payload["entries"], "drawn": payload["drawn"]}
-        shown = {**payload, **{n: ", ".join(map(str, v)) for n, v in listed.items()}}
-        print_facts(shown, title=f"{statement} in {name}: {status}")
-        _say_restored(restored)
-        if differences:
-            print_table([{n: str(v) for n, v in each.items()} for each in differences])
-    if status != RELEASED:
+        if rows:
+            print_table(rows, title=f"In {name}")
+        for file in unknown:
+            say(f"{file}: this ledger released nothing like it")
+    if unknown:
         raise typer.Exit(1)
+
+
+def _digests(path: Path) -> list[str]:
+    """Return the digests by which a ledger may know a file."""
+    from privote.files import check_file
+    from privote.ledger import digest_of, digest_of_text
+    from privote.release import Release
+
+    content = check_file(path, "files").read_bytes()
+    digests = [sha256(content).hexdigest()]
+    if path.suffix == ".npz":
+        release = Release.load(path)
+        outcome = release.labels if release.tallies is None else release.tallies
+        return [*digests, digest_of(outcome), digest_of_text(release.statement())]
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return digests
+    return [*digests, digest_of_text(text)]
 
 
 @app.command()
 def export(
     ledger: str,
     *,
-    output: Path,
-    beside: Path | None = None,
-    force: bool = False,
-    json: bool = False,
+    output: options.Output,
+    beside: options.Beside = None,
+    force: options.Force = False,
+    json: options.Json = False,
 ) -> None:
     """Write the public entries as JSON, for auditors; nothing sealed is included.
 
@@ -305,32 +325,60 @@ def export(
 
     Parameters
     ----------
+    ledger
+        The ledger: a file, or a postgresql:// address with --beside.
     output
         The .json file to write.
     """
     with _claimed(ledger, beside, output, force=force) as (book, draft):
-        found = book.verify()
+        verified = book.verify()
         payload = {
             **written(1),
             "entries": book.published(),
             "budgets": book.standing(),
-            "restored": book.restored,
-            "verified": found.ok,
-            "head": found.head,
+            "restored": book.state.restored,
+            "verified": verified.ok,
+            "head": verified.head,
         }
         draft.write_text(jsonlib.dumps(payload, indent=2) + "\n", encoding="utf-8")
-    facts = {"output": str(output), "entries": found.entries, "verified": found.ok}
+    facts = {"output": str(output), "entries": verified.entries, "verified": verified.ok}
     print_result(facts, json=json, title="Written")
+
+
+@app.command()
+def abandon(
+    ledger: str, run: int, *, beside: options.Beside = None, json: options.Json = False
+) -> None:
+    """End a run that is open, without a draw; it stays charged.
+
+    Example:
+
+        privote ledger abandon ledger.db 7
+
+    For a run that nobody will resume. One that is committed was drawn: deliver it with --resume.
+
+    Parameters
+    ----------
+    ledger
+        The ledger: a file, or a postgresql:// address with --beside.
+    run
+        The run's number, as privote ledger show has it.
+    """
+    from privote.ledger import Ledger, Location
+
+    with Ledger.at(Location.of(ledger, beside), create=False) as book:
+        book.abandon(run)
+    print_result({"run": run, "status": "abandoned"}, json=json, title="It stays charged")
 
 
 @app.command()
 def backup(
     ledger: str,
     *,
-    output: Path,
-    beside: Path | None = None,
-    force: bool = False,
-    json: bool = False,
+    output: options.Output,
+    beside: options.Beside = None,
+    force: options.Force = False,
+    json: options.Json = False,
 ) -> None:
     """Write entries, key and anchor to one file, while the ledger is in use.
 
@@ -343,6 +391,8 @@ def backup(
 
     Parameters
     ----------
+    ledger
+        The ledger: a file, or a postgresql:// address with --beside.
     output
         The file to write.
     """
@@ -358,26 +408,45 @@ def backup(
 
 
 @app.command()
-def restore(backup: Path, ledger: str, *, beside: Path | None = None, json: bool = False) -> None:
+def restore(
+    backup: Path,
+    ledger: str,
+    *,
+    replace: bool = False,
+    beside: options.Beside = None,
+    json: options.Json = False,
+) -> None:
     """Restore a backup to a place without a ledger, verify it, and record that it was restored.
 
     Example:
 
-        privote ledger restore ledger.backup ledger.db
+        privote ledger restore ledger.backup ledger.db --replace
 
-    Nothing is overwritten. Refused (exit code 4) if an anchor at that place shows charges that are
-    missing from the backup.
+    Without --replace it is a copy to read: nothing can be charged to it, since the original may
+    still be in use, and two live copies would spend one budget twice. Nothing is overwritten.
+    Refused (exit code 4) if an anchor at that place shows charges that are missing from the backup.
 
     Parameters
     ----------
     backup
-        The file that `privote ledger backup` wrote.
+        The file that privote ledger backup wrote.
+    ledger
+        Where the ledger is to be: a file, or a postgresql:// address with --beside. With --replace
+        also a ledger that was restored before.
+    replace
+        The original is gone for good: this ledger takes its place.
     """
     from privote.ledger import Ledger, Location
 
     place = Location.of(ledger, beside)
-    found = Ledger.restore(backup, place)
-    if not found.ok:
-        raise LedgerError(f"{place.shown!r} is restored, but: {'; '.join(found.problems)}")
-    facts = {"ledger": place.shown, "entries": found.entries, "head": found.head}
+    if replace and place.head.exists():
+        with Ledger.at(place, create=False) as book:
+            book.replace()
+            verified = book.verify()
+    else:
+        verified = Ledger.restore(backup, place, replace=replace)
+    if not verified.ok:
+        raise LedgerError(f"{place.shown!r} is restored, but: {'; '.join(verified.problems)}")
+    use = "it takes the original's place" if replace else "a copy to read: it cannot be charged"
+    facts = {"ledger": place.shown, "entries": verified.entries, "head": verified.head, "use": use}
     print_result(facts, json=json, title="Restored: charges made after the backup are missing")

@@ -14,6 +14,8 @@ from __future__ import annotations
 import errno
 import json as jsonlib
 import os
+import re
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,9 +27,14 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from privote.errors import InputError, PrivoteError, PrivoteWarning, printable
-
-from .options import derived
+from privote.errors import (
+    CompleteError,
+    InputError,
+    PrivoteError,
+    PrivoteWarning,
+    masked,
+    printable,
+)
 
 _PIPED_WIDTH = 100  # nobody resizes a pipe: wide enough for every table here
 Tick = Callable[[int], None]
@@ -35,6 +42,7 @@ Tick = Callable[[int], None]
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "votes": ("--votes", "VOTES"),
     "ledger": ("--ledger", "LEDGER"),
+    "settings": ("--set",),
     "X": ("DATA", "ROWS"),
     "n_teachers": ("--teachers",),
     "n_jobs": ("--jobs", "--workers"),
@@ -49,6 +57,9 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("y", "Y", "Y_private"), ("--labels",)),
     "sigmas": ("--values",),
 }
+# Of a run that is repeated: what does not change it, and where its files lie.
+_APART = ("output", "force", "resume", "show_sealed", "verbose", "json")
+_FOLDERS = re.compile(r"^(\w+:)?.*/(?=.)")
 # Typer's own usage error, or click's in older versions of it.
 _UsageError: Any = typer.BadParameter.__mro__[1]
 _KINDS: dict[Any, str] = {float: "must be a number", int: "must be an integer"}
@@ -176,6 +187,8 @@ def print_facts(facts: Mapping[str, Any], *, title: str, caption: str | None = N
         title_justify="left",
         padding=(0, 2, 0, 0),
     )
+    made.add_column()
+    made.add_column(overflow="fold")
     for name, value in facts.items():
         if value is None:  # nothing to say
             continue
@@ -196,6 +209,20 @@ def _print(*renderables: Any) -> None:
     for renderable in renderables:
         console.print(renderable)
     console.print()
+
+
+def command_of(ctx: Any) -> str:
+    """Return the command that repeats this run: all that was given, but no folder or password."""
+    words = ["privote", ctx.info_name]
+    for param in ctx.command.params:
+        source, value = ctx.get_parameter_source(param.name), ctx.params.get(param.name)
+        if source is None or source.name != "COMMANDLINE" or param.name in _APART:
+            continue
+        option = [] if param.param_type_name == "argument" else [param.opts[0]]
+        for each in value if isinstance(value, list | tuple) else [value]:
+            text = masked(str(each)) if "://" in str(each) else _FOLDERS.sub(r"\1", str(each))
+            words += option if value is True else [*option, shlex.quote(text)]
+    return " ".join([*words, "--output", "NEW_FOLDER"])
 
 
 # -- progress --------------------------------------------------------------------------------------
@@ -255,7 +282,24 @@ class _Command:
 
 
 class Verb(_Command, TyperCommand):
-    """A verb whose errors name its options."""
+    """A verb whose docstring says what its options mean, and whose errors name them."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.help, _, parameters = (self.help or "").partition("\nParameters\n----------\n")
+        words: dict[str, tuple[str, str | None]] = {}
+        for head, text in re.findall(r"^(\S.*)\n((?: {4}.*\n?)+)", parameters, re.M):
+            names, _, metavar = head.partition(" : ")
+            words |= dict.fromkeys(names.split(", "), (" ".join(text.split()), metavar or None))
+        for param in self.params:
+            text, metavar = words.get(str(param.name), (None, None))
+            spelled: Any = param
+            spelled.help = text or spelled.help
+            spelled.secondary_opts = []  # no --no-json
+            if param.param_type_name == "argument":
+                spelled.metavar = metavar or str(param.name).upper()
+            else:
+                spelled.metavar = "" if spelled.is_flag else metavar or spelled.metavar
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb; what privote refuses is one line of stderr and an exit code."""
@@ -271,6 +315,10 @@ class Verb(_Command, TyperCommand):
             if failed.errno != errno.ENAMETOOLONG:
                 raise
             error = InputError(f"the name {str(failed.filename)[:40]!r}... is too long for a file")
+        except CompleteError as complete:
+            status = {"status": complete.code, "message": str(complete)}
+            print_json(status) if ctx.params.get("json") else say(str(complete))
+            return None
         except PrivoteError as refused:
             error = refused
         more, sealed = "", error.sealed if isinstance(error, InputError) else None
@@ -406,8 +454,6 @@ def speak(app: typer.Typer) -> None:
     app.info.cls = Verbs
     for command in app.registered_commands:
         command.cls = Verb
-        if command.callback is not None and not hasattr(command.callback, "__signature__"):
-            command.callback = derived()(command.callback)
     for group in app.registered_groups:
         if group.typer_instance is not None:
             speak(group.typer_instance)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from privote.errors import InputError
 
 from . import options
-from .options import Group, MechanismFlags, derived
 
 if TYPE_CHECKING:
     from privote.mechanisms import Mechanism
@@ -16,16 +15,25 @@ if TYPE_CHECKING:
 _PUBLIC = "No votes were read: these numbers may be published."
 
 
-@derived(
-    size=Group(of="plan", without=("queries",), panel="What to expect"),
-    mechanism=Group(of=MechanismFlags, instead={"name": (options.Name, "")}),
-)
 def plan(
     *,
-    size: dict[str, Any],
-    mechanism: MechanismFlags,
+    voters: options.Count,
+    labels: options.Count,
     queries: int | None = None,
-    json: bool = False,
+    epsilon: options.Epsilon,
+    delta: options.Delta,
+    yes: float | None = None,
+    mechanism: options.MechanismName = "",
+    sigma: options.Sigma = None,
+    tau: options.Tau = None,
+    norm: options.Norm = None,
+    max_positives: options.MaxPositives = None,
+    quota: options.Quota = None,
+    false_alarm: options.FalseAlarm = None,
+    gate_threshold: options.GateThreshold = None,
+    gate_sigma: options.GateSigma = None,
+    settings: options.Settings = None,
+    json: options.Json = False,
 ) -> None:
     r"""Forecast the quality of labels, or how many queries a mechanism can answer.
 
@@ -44,11 +52,15 @@ def plan(
     With --mechanism, it shows what that mechanism can do within the budget. "worst-case" is how
     many queries fit, for any votes. "allowance" is how many contributions each voter may cast over
     all queries; a voter who has used it up counts as the baseline from then on. With an allowance
-    of 0 the mechanism is refused. "missed" is how often a label that every voter wants is not released;
-    if it is large, there is too much noise for so few voters.
+    of 0 the mechanism is refused. "missed" is how often a label that every voter wants is not
+    released; if it is large, there is too much noise for so few voters.
 
     Parameters
     ----------
+    voters
+        Number of voters.
+    labels
+        Number of labels per ballot.
     queries
         Number of queries to answer.
     yes : SHARE
@@ -60,35 +72,45 @@ def plan(
 
     from .output import print_json, working
 
-    if mechanism.name and (queries is not None or "yes" in size):
+    given = options.settings_of(
+        settings,
+        sigma=sigma,
+        tau=tau,
+        norm=norm,
+        max_positives=max_positives,
+        quota=quota,
+        false_alarm=false_alarm,
+        gate_threshold=gate_threshold,
+        gate_sigma=gate_sigma,
+    )
+    mech = options.mechanism_of(mechanism, given)
+    if mech is not None and (queries is not None or yes is not None):
         raise InputError("--queries and --yes cannot be combined with --mechanism")
-    if not mechanism.name and queries is None:
+    size: dict[str, Any] = {"voters": voters, "labels": labels, "epsilon": epsilon, "delta": delta}
+    if mech is not None:
+        with working("planning"):
+            numbers = _numbers(mech, **size)
+        Budget(epsilon=epsilon, delta=delta).warn(voters)
+        print_json(numbers) if json else _show_bought(mech, numbers)
+        return
+    if queries is None:
         raise InputError("give --queries, or --mechanism to see what a mechanism can do")
-    chosen = mechanism.build() if mechanism.name else None
     with working("planning"):
-        if chosen is None:
-            found = planning.plan(queries=queries or 0, **size)
-        else:
-            numbers = _numbers(chosen, **size)
-    Budget(epsilon=size["epsilon"], delta=size["delta"]).warn(size["voters"])
-    if json:
-        print_json(found.facts() if chosen is None else numbers)
-    elif chosen is None:
-        _show_plan(found)
-    else:
-        _show_bought(chosen, numbers)
+        result = planning.plan(queries=queries, yes=planning.YES if yes is None else yes, **size)
+    Budget(epsilon=epsilon, delta=delta).warn(voters)
+    print_json(result.facts()) if json else _show_plan(result)
 
 
-def _show_plan(found: Plan) -> None:
+def _show_plan(result: Plan) -> None:
     from .output import print_facts, say
 
-    print_facts(found.brief(), title="Plan")
+    print_facts(result.brief(), title="Plan")
     say(_PUBLIC)
 
 
 def _numbers(mechanism: Mechanism, **size: Any) -> dict[str, Any]:
     """Return what a mechanism does within a budget."""
-    from privote.planning import allowance_for, chance_of_one, queries_for
+    from privote.planning import allowance_for, forecast, queries_for
 
     return {
         "mechanism": mechanism.parameters(),
@@ -96,7 +118,7 @@ def _numbers(mechanism: Mechanism, **size: Any) -> dict[str, Any]:
         "worst_case_queries": queries_for(mechanism, **size),
         "allowance": allowance_for(mechanism, **size),
         "allowance_counts": f"{mechanism.contribution_unit}s",
-        "missed": 1 - chance_of_one(mechanism, size["voters"], size["labels"]),
+        "missed": forecast(mechanism, size["voters"], size["labels"])["missed"],
     }
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from privote.errors import InputError
 
-from .options import Group, derived
+from . import options as shared
+from .derived import Group, derived
 
 _UNPLANNED = (
     *("shares", "mechanism", "title", "people", "budget", "seed"),
@@ -36,10 +37,10 @@ def poll(
     ledger: str | None = None,
     beside: Path | None = None,
     output: Path | None = None,
-    show_sealed: bool = False,
-    force: bool = False,
-    resume: bool = False,
-    json: bool = False,
+    show_sealed: shared.ShowSealed = False,
+    force: shared.Force = False,
+    resume: shared.Resume = False,
+    json: shared.Json = False,
 ) -> None:
     """Publish who won a poll, not who voted for whom.
 
@@ -198,7 +199,7 @@ def _show(result: Any, *, json: bool) -> None:
 
 def _plan(voters: int | None, number: str, how: dict[str, Any], *, json: bool) -> None:
     """Show what epsilons around this one buy."""
-    from privote.planning.polls import poll_plans
+    from privote.polls.planning import poll_plans
     from privote.report.polls import plan_rows
 
     from .output import print_json, print_table, working

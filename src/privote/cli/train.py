@@ -5,27 +5,41 @@
 
 from __future__ import annotations
 
+import csv
+import json as jsonlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import typer
 
 from privote.errors import InputError
 
 from . import options
-from .options import Account, Group, MechanismFlags, derived
+
+if TYPE_CHECKING:
+    from privote.learning.jobs import Outcome
 
 _RULES = ("prevalence", "tuned")  # for a teacher's probabilities
-_ACCOUNT = ("ledger", "dataset", "budget", "electorate")
 
 
-@derived(asked=Group(of="collect_votes", without=("progress",)))
 def votes(
     rows: str,
     voters: list[str],
     *,
-    asked: dict[str, Any],
+    output: options.Name,
+    labels: str | None = None,
     names: str | None = None,
-    json: bool = False,
+    threshold: str | None = None,
+    chunk: int | None = None,
+    group: int | None = None,
+    backend: str | None = None,
+    workers: int | None = None,
+    address: str | None = None,
+    resume: options.Resume = False,
+    force: options.Force = False,
+    json: options.Json = False,
 ) -> None:
     r"""Collect the votes of many models on many public rows, for `privote label`.
 
@@ -57,7 +71,7 @@ def votes(
         which runs when it is imported.
     output : PLACE
         The .zarr array for the votes: a path, or a URL such as s3://bucket/votes.zarr.
-    labels
+    labels : A,B,...|K
         Names of the labels, or their number; not needed for .student files.
     names : A,B,...|FILE
         Names of the voters, or a text file with one per line. Required for a function, which is
@@ -88,58 +102,87 @@ def votes(
     from .files import read_names
     from .output import print_result, say, stages
 
-    file = names is not None and Path(names).is_file()
+    listed = names is not None and Path(names).is_file()
+    count = labels is not None and labels.isdecimal()
     with stages() as tell:
-        found = collect_votes(
+        collected = collect_votes(
             voters[0] if len(voters) == 1 else voters,
             rows,
-            names=read_names(Path(names or ""), "names") if file else options.names(names),
+            output,
+            labels=int(labels or 0) if count else options.names(labels),
+            names=read_names(Path(names or ""), "names") if listed else options.names(names),
+            threshold=options.numbers("threshold", threshold),
+            chunk=chunk,
+            group=group,
+            backend=backend,
+            workers=workers,
+            address=address,
+            resume=resume,
+            force=force,
             progress=lambda done, chunks: tell("asking", done, chunks),
-            **asked,
         )
-    print_result(found.facts(), json=json, title="Collected")
+    print_result(collected.facts(), json=json, title="Collected")
     if not json:
-        place = asked["output"]
-        say(f"Next: privote label {place} --epsilon E --delta D --output labels.csv")
+        say(f"Next: privote label {output} --epsilon E --delta D --output labels.csv")
 
 
 # -- a private model -------------------------------------------------------------------------------
 
 
-@derived(
-    job=Group(of="learning.jobs:Job", without=("settings", *_ACCOUNT), panel="Data"),
-    settings=Group(
-        of="PATEClassifier",
-        only=(
-            *("n_teachers", "threshold", "embedding", "student", "n_jobs"),
-            *("guarantee", "queries"),
-        ),
-        unset=True,
-        panel="Voters and student",
-    ),
-    training=Group(
-        of="learning:DPSGDClassifier",
-        only=("network", "epochs", "frozen", "hours", "steps", "sample_rate", "schedule"),
-        unset=True,
-        panel="Networks, and private training without votes",
-    ),
-    mechanism=Group(of=MechanismFlags, instead={"name": (options.Name, "")}),
-    account=Group(of=Account),
-)
 def train(
+    ctx: typer.Context,
     data: str,
     *,
-    job: dict[str, Any],
-    output: Path,
-    settings: dict[str, Any],
-    training: dict[str, Any],
-    mechanism: MechanismFlags,
-    account: Account,
+    output: options.Output,
+    labels: str | None = None,
+    columns: str | None = None,
+    table: Path | None = None,
+    public: Path | None = None,
+    test: Path | None = None,
+    test_is_public: bool = False,
+    id_column: str | None = None,
+    group_column: str | None = None,
+    epsilon: options.Epsilon,
+    delta: options.Delta,
     method: str = "auto",
-    force: bool = False,
-    resume: bool = False,
-    show_sealed: bool = False,
-    json: bool = False,
+    teachers: int | None = None,
+    threshold: str | None = None,
+    embedding: str | None = None,
+    student: str | None = None,
+    jobs: int | None = None,
+    network: str | None = None,
+    epochs: float | None = None,
+    frozen: bool = False,
+    steps: int | None = None,
+    sample_rate: float | None = None,
+    schedule: str | None = None,
+    guarantee: str | None = None,
+    queries: int | None = None,
+    mechanism: options.MechanismName = "",
+    sigma: options.Sigma = None,
+    tau: options.Tau = None,
+    norm: options.Norm = None,
+    max_positives: options.MaxPositives = None,
+    quota: options.Quota = None,
+    false_alarm: options.FalseAlarm = None,
+    gate_threshold: options.GateThreshold = None,
+    gate_sigma: options.GateSigma = None,
+    settings: options.Settings = None,
+    size: int = 160,
+    weights: Path | None = None,
+    device: str = "cpu",
+    cache: Path | None = None,
+    ledger: options.LedgerPlace = None,
+    beside: options.Beside = None,
+    dataset: options.Dataset = None,
+    budget: options.Total = None,
+    electorate: str | None = None,
+    seed: options.Seed = None,
+    force: options.Force = False,
+    resume: options.Resume = False,
+    show_sealed: options.ShowSealed = False,
+    verbose: options.Verbose = False,
+    json: options.Json = False,
 ) -> None:
     r"""Train a model on private data; the model may be published, with a privacy statement.
 
@@ -160,8 +203,8 @@ def train(
     table needs --labels and --public. Do not scale or encode private features by statistics of
     other private rows: one record must influence one voter only.
 
-    Labels are written as soon as they are released. If the run fails after the charge, it exits
-    with code 6; repeat the command with --resume to train the student on them at no further charge.
+    If the run fails after the charge, it exits with code 6; repeat the command with --resume to
+    finish it at no further charge.
 
     Parameters
     ----------
@@ -182,9 +225,9 @@ def train(
         owner only: they are not covered by epsilon and delta.
     test_is_public
         The test rows are public, so their figures go into the report.
-    labels
+    labels : A,B,...
         Which columns of a table are labels.
-    columns
+    columns : A,B,...
         Which columns of a table are features; default: all others, of the public table where there
         is one.
     id_column
@@ -196,7 +239,7 @@ def train(
         auto: chosen from public numbers. gradients or moments (linear models) and dpsgd (a network)
         train on the records with noise. teachers (models trained on disjoint parts) and neighbours
         (the records themselves) vote on public rows, and a student is trained on the labels.
-    n_teachers
+    teachers
         Number of teachers; default: set from the number of records and the budget.
     threshold : RULE
         How a teacher's probabilities become votes: prevalence (the default), tuned, P, or P,P,...
@@ -215,10 +258,13 @@ def train(
     cache : DIR
         A folder that keeps the features of pictures for later runs. They are as private as the
         pictures.
+    electorate : NAME
+        With --ledger: a name under which the same records, with the same ids or groups, continue
+        with what is left of their allowance in a later run. Without it every run is a new charge.
     student : KIND
         The student's model: logistic (the default); mixmatch (semi-supervised, torch); for images
         smallcnn, densenet121 or resnet50 (torch).
-    n_jobs
+    jobs
         Number of training processes.
     network : NAME
         The network to train. For pictures: smallcnn, densenet121 or resnet50, with dpsgd or as each
@@ -228,8 +274,6 @@ def train(
         Passes over the records; default 30, with dpsgd set from the budget.
     frozen
         Train only the last layer of the network; start from --weights.
-    hours : H
-        Refuse to train networks for longer than this many hours; default 24.
     steps
         dpsgd and gradients: number of noisy gradient steps; default 100, for pictures set from
         --epochs.
@@ -241,56 +285,176 @@ def train(
         How epsilon is guaranteed: allowance (the default), worst-case or data-dependent.
     queries
         Number of public rows to label; required with data-dependent.
-    name : NAME
-        How votes become labels: ``MECHANISMS``; or package.module:Class, which runs when it is
-        imported. Default: noisy tallies, as `privote label` releases them.
+    mechanism : NAME
+        How votes become labels: tally, binary, tau, powerset or plurality; or package.module:Class,
+        which runs when it is imported. Default: noisy tallies, as `privote label` releases them.
     """
-    from privote.files import DRAFT
     from privote.learning.jobs import Job, trained
-    from privote.report import OWNER_ONLY
-    from privote.report.results import write_run
 
     from .files import claimed_folder
-    from .output import print_json, stages
+    from .output import command_of, print_json, say, stages
 
-    settings |= training
-    if mechanism.named:
-        settings["mechanism"] = mechanism.build()
-    if settings.get("threshold") not in (None, *_RULES):
-        settings["threshold"] = options.numbers("threshold", settings["threshold"])
-    place = {**account.arguments, "electorate": account.electorate}
-    request = Job(data=data, method=method, settings=settings, **place, **job)
-    how = {"resume": resume, "force": force}
+    given = options.settings_of(
+        settings,
+        sigma=sigma,
+        tau=tau,
+        norm=norm,
+        max_positives=max_positives,
+        quota=quota,
+        false_alarm=false_alarm,
+        gate_threshold=gate_threshold,
+        gate_sigma=gate_sigma,
+    )
+    rule: Any = threshold if threshold in _RULES else options.numbers("threshold", threshold)
+    asked = {
+        "mechanism": options.mechanism_of(mechanism, given),
+        "n_teachers": teachers,
+        "threshold": rule,
+        "embedding": embedding,
+        "student": student,
+        "n_jobs": jobs,
+        "network": network,
+        "epochs": epochs,
+        "frozen": frozen or None,
+        "steps": steps,
+        "sample_rate": sample_rate,
+        "schedule": schedule,
+        "guarantee": guarantee,
+        "queries": queries,
+    }
+    account = options.account_of(ledger, beside, dataset, budget)
+    if electorate is not None and ledger is None:
+        raise InputError("electorate", "needs `ledger`")
+    job = Job(
+        data=data,
+        method=method,
+        epsilon=epsilon,
+        delta=delta,
+        table=table,
+        public=public,
+        test=test,
+        test_is_public=test_is_public,
+        labels=options.names(labels) or (),
+        columns=options.names(columns),
+        id_column=id_column,
+        group_column=group_column,
+        size=size,
+        weights=weights,
+        device=device,
+        cache=cache,
+        account=account,
+        electorate=electorate,
+        seed=seed,
+        settings={name: value for name, value in asked.items() if value is not None},
+    )
+    command = command_of(ctx)
     with (
         claimed_folder(output, force=force or resume),  # before anything is charged
         stages() as progress,
-        trained(request, output / DRAFT, progress=progress, **how) as outcome,
     ):
-        written = write_run(output, outcome)
-    if not json:
-        _show(outcome, output, written, show_sealed)
+        outcome = trained(
+            job,
+            str(output.absolute()),
+            lambda outcome: _write(outcome, output, command),
+            resume=resume,
+            progress=progress,
+        )
+    written = sorted(path.name for path in output.iterdir())
+    if json:
+        facts = {**outcome.facts(), "output": str(output), "written": written, "command": command}
+        print_json({**facts, **_sealed(outcome, show=show_sealed)})
         return
-    facts = {**outcome.facts(), "output": str(output), "written": written}
-    sealed = {"sealed": {"note": OWNER_ONLY, "test": outcome.sealed}} if show_sealed else {}
-    print_json({**facts, **sealed})
+    _show(outcome, output, show_sealed=show_sealed, verbose=verbose)
+    say(f"Written to {output}: {', '.join(written)}")
 
 
-def _show(outcome: Any, output: Path, written: list[str], show_sealed: bool) -> None:
-    from privote.learning.methods import doubts_of
-    from privote.report import OWNER_ONLY
-    from privote.report.results import OWNERS, TrainingStatement
+def _write(outcome: Outcome, output: Path, command: str) -> Mapping[str, str]:
+    """Write everything that comes of a training, whole; return the digests of the files."""
+    from privote.files import complete, digests_of, write_statement
+    from privote.learning import save_student
+    from privote.report import training as pages
+
+    fitted, names = outcome.fitted, ["statement.txt", "statement.json", "report.html"]
+    model = output / pages.MODEL
+    save_student(
+        model,
+        outcome.model,
+        label_names=outcome.label_names,
+        feature_names=outcome.feature_names,
+        guarantee=outcome.guarantee,
+        method=fitted.method_,
+        thresholds=fitted.thresholds_,
+        encoder=fitted.encoder_,
+        doubtful=fitted.doubtful_,
+    )
+    digest = digests_of([model])[pages.MODEL]
+    if outcome.release is not None:
+        with complete(output / "labels.csv", force=True) as part:
+            _write_labels(part, outcome)
+        names.append("labels.csv")
+    facts = pages.facts_of(outcome, digest)
+    write_statement(outcome.guarantee.statement(), facts, output / "statement.txt")
+    with complete(output / "report.html", force=True) as part:
+        pages.write_training_page(part, outcome, digest=digest, command=command)
+    if outcome.sealed and outcome.judgement is not None:
+        with complete(output / pages.OWNERS_PAGE, force=True, owner_only=True) as part:
+            pages.write_owners_page(part, outcome.judgement)
+        with complete(output / pages.OWNERS, force=True, owner_only=True) as part:
+            part.write_text(jsonlib.dumps(_of_owner(outcome), indent=2) + "\n", encoding="utf-8")
+    return digests_of([model, *(output / name for name in names)])
+
+
+def _write_labels(path: Path, outcome: Outcome) -> None:
+    from privote.votes.tables import write_header
+
+    assert outcome.release is not None
+    assert outcome.public_rows is not None
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        write_header(stream, ["row", *outcome.label_names])
+        rows = zip(outcome.public_rows.tolist(), outcome.release.labels.tolist(), strict=True)
+        csv.writer(stream, lineterminator="\n").writerows([row, *cells] for row, cells in rows)
+
+
+def _of_owner(outcome: Outcome) -> dict[str, Any]:
+    from privote._version import written
+    from privote.guarantees import OWNER_ONLY
+    from privote.report.tables import plain
+    from privote.report.training import UNCOVERED
+
+    judgement = outcome.judgement
+    assert judgement is not None
+    facts: dict[str, Any] = plain(
+        {
+            **written(1),
+            "note": f"{OWNER_ONLY}: {UNCOVERED}",
+            "test": [judgement.figures],
+            "labels": judgement.by_label,
+            "reliability": [list(point) for point in judgement.reliability.items()],
+        }
+    )
+    return facts
+
+
+def _sealed(outcome: Outcome, *, show: bool) -> dict[str, Any]:
+    from privote.guarantees import OWNER_ONLY
+
+    return {"sealed": {"note": OWNER_ONLY, "test": outcome.sealed}} if show else {}
+
+
+def _show(outcome: Outcome, output: Path, *, show_sealed: bool, verbose: bool) -> None:
+    from privote.guarantees import OWNER_ONLY
+    from privote.release import rows_of
     from privote.report.tables import FIGURES_MEAN
+    from privote.report.training import OWNERS, training_bill
 
-    from .output import once, print_facts, print_table, say
+    from .output import print_facts, print_table, say
 
-    rows = TrainingStatement(outcome=outcome).technical()
-    facts = {row.name: row.text for row in rows if row.brief}
-    said = " ".join(outcome.facts()["expected"])
-    if doubts_of(outcome.fitted.numbers_):  # which the warning before it spent said, too
-        facts["WARNING"] = f"{facts.get('WARNING') or ''} {said}".strip()
-    else:
-        facts["to expect"] = said
-    print_facts(once(facts), title="Trained" if outcome.release is None else "Released")
+    simulated = " (SIMULATED: a seed was given)" if outcome.guarantee.simulated else ""
+    print_facts(training_bill(outcome, output), title=f"Trained{simulated}")
+    if verbose:
+        release = outcome.release
+        rows = outcome.guarantee.rows() if release is None else rows_of(release)
+        print_facts({row.name: row.text for row in rows}, title="In full")
     if outcome.figures:
         title = "On the test rows, which are public"
         print_table(outcome.figures, title=title, caption=FIGURES_MEAN)
@@ -299,8 +463,6 @@ def _show(outcome: Any, output: Path, written: list[str], show_sealed: bool) -> 
         print_table(outcome.sealed, title=title, caption=FIGURES_MEAN)
     elif outcome.sealed:
         say(f"Figures on the test rows are {OWNER_ONLY}, in {OWNERS}; --show-sealed prints them.")
-    say(f"Written to {output}: {', '.join(written)}")
-    say(f"Next: privote predict {output}/student.student ROWS --output FILE.csv")
 
 
 # -- predictions -----------------------------------------------------------------------------------
@@ -310,15 +472,15 @@ def predict(
     student: Path,
     rows: Path,
     *,
-    output: Path,
+    output: options.Output,
     threshold: str | None = None,
     id_column: str | None = None,
     weights: Path | None = None,
     device: str = "cpu",
     cache: Path | None = None,
     trust: list[str] | None = None,
-    force: bool = False,
-    json: bool = False,
+    force: options.Force = False,
+    json: options.Json = False,
 ) -> None:
     """Predict with a saved student: a probability and a 0 or 1 for each label.
 
@@ -385,9 +547,7 @@ def predict(
         "rows": len(chance),
         "labels": len(saved.label_names),
         "rows named by": next(iter(named), "their place in the file, from 0"),
-        "student's epsilon, by its file": saved.privacy.get("epsilon"),
-        "student's delta, by its file": saved.privacy.get("delta"),
-        **_made(saved.privacy.get("guarantee")),
+        **_made(saved),
         "thresholds": "the student's own" if threshold is None else "as told",
         "written to": str(output),
     }
@@ -410,7 +570,7 @@ def _rows(saved: Any, rows: Path, id_column: str | None) -> tuple[Any, dict[str,
             raise InputError("ids", "needs a table: these rows have no columns", id_column)
         data = table(rows) if arrays else pictures(rows)
         return data.X, {} if arrays else {"file": data.ids.tolist()}
-    held, labels = open_table(rows, "X").table(), saved.label_names
+    held, labels = open_table(rows, "X"), saved.label_names
     given = held if saved.encoder else table(held, features=saved.feature_names).X
     usual = [name for name in held.columns if name.lower() == "id" and name not in labels]
     id_column = id_column or next(iter(usual), None)
@@ -422,17 +582,16 @@ def _rows(saved: Any, rows: Path, id_column: str | None) -> tuple[Any, dict[str,
     return given, {id_column: [name_of(cell) for cell in column.tolist()]}
 
 
-def _made(by: Any) -> dict[str, Any]:
-    """Return what a student's file says of how it was made, and under which guarantee.
-
-    Votes have several guarantees. Training with noise has one, and its file names the method.
-    """
-    from privote.release import GUARANTEES, UNCONDITIONAL
-
-    votes = by in GUARANTEES
+def _made(saved: Any) -> dict[str, Any]:
+    """Return what a student's file says of how it was made, and under which guarantee."""
+    guarantee = saved.guarantee
+    if guarantee is None:
+        return {"student's guarantee, by its file": "none"}
     return {
-        "student's guarantee, by its file": by if votes or by is None else UNCONDITIONAL,
-        "student's method, by its file": "private votes" if votes else by,
+        "student's epsilon, by its file": guarantee.epsilon,
+        "student's delta, by its file": guarantee.delta,
+        "student's guarantee, by its file": guarantee.mark,
+        "student's method, by its file": saved.method,
     }
 
 
@@ -448,8 +607,6 @@ def _write_csv(
     answers: object,
     named: dict[str, list[str]],
 ) -> None:
-    import csv
-
     import numpy as np
 
     from privote.votes.cells import cell_of

@@ -76,7 +76,7 @@ def pictures(
         raise InputError(f"{str(folder)!r} contains no picture that ends in {', '.join(SUFFIXES)}")
     Y, names, groups = np.zeros((len(files), 0), np.int8), tuple[str, ...](), None
     if table is not None:
-        rows = open_table(table).table()
+        rows = open_table(table)
         column = _file_column(rows, id_column)
         listed = _files(rows, column, files)
         left = sorted(set(files) - set(listed)) if whole else []

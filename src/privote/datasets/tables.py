@@ -21,7 +21,6 @@ from privote.votes.names import identity
 from privote.votes.tables import (
     TABLES,
     RawTable,
-    Sheet,
     columns_in_words,
     is_path,
     open_table,
@@ -94,7 +93,7 @@ def raw_table(
     """
     others = [*labels, *(name for name in (id_column, group_column) if name)]
     heads = None if features is None else [*features, *others]
-    everything = open_table(source, "file" if is_path(source) else "table", columns=heads).table()
+    everything = open_table(source, "file" if is_path(source) else "table", columns=heads)
     chosen = features_of(everything, others) if features is None else list(features)
     everything.only(others)  # names that were given: a message may quote them
     everything.only(chosen)
@@ -116,7 +115,7 @@ def raw_table(
     )
 
 
-def features_of(rows: Sheet, others: Sequence[str | None]) -> list[str]:
+def features_of(rows: RawTable, others: Sequence[str | None]) -> list[str]:
     """Return all columns but ``others``; warn of heads that seem to name records or persons."""
     names = [name for name in rows.header if name not in others]
     naming = [name for name in names if _NAMING.fullmatch(_plain(name))]

@@ -38,8 +38,8 @@ from ..errors import BallotError, InputError, PrivoteError, shown, whole
 from ..files import PART, as_place, check_file, check_here, complete, is_url, name_of
 from ..votes.arrays import ArrayFile, file_system, open_array, open_npy, reached, stored_files
 from ..votes.cells import number
-from ..votes.cube import Threshold, block_queries, check_shape, check_threshold
-from ..votes.names import Names, in_order
+from ..votes.cube import StoredArray, Threshold, block_queries, check_shape, check_threshold
+from ..votes.names import check_names, in_order
 from ..votes.tables import TABLES, RawTable, is_frame, is_records, open_table
 from .rows import Floats, Progress, count_rows, label_probabilities, row_size
 from .students.saving import SUFFIX, SavedStudent, load_student
@@ -154,7 +154,8 @@ def collect_votes(
     group = then.get("group") if group is None else group
     grid = _grid(public, len(asked), width, chunk, group)
     voter_names = tuple(voter.name for voter in asked)
-    Names(voters=voter_names).checked(check_shape((grid.queries, grid.voters, grid.labels)))
+    check_shape((grid.queries, grid.voters, grid.labels))
+    check_names(voter_names, grid.voters, "voter")
     bar = None if threshold is None else check_threshold(threshold, grid.labels)
     settings = {
         "rows": public.digest,
@@ -199,7 +200,7 @@ def _labels(labels: Any, voters: Sequence[Voter]) -> tuple[int, tuple[str, ...] 
     if not isinstance(labels, Sequence):
         return whole("labels", labels), None
     names = tuple(str(name).strip() for name in labels)
-    Names(labels=names).checked((1, 1, len(names)), "labels")
+    check_names(names, len(names), "label", "labels")
     return len(names), names
 
 
@@ -567,7 +568,7 @@ def open_rows(rows: Any) -> Rows:
             check_file(file, "rows")
         digest = _file_digest(file)  # before anything is read
     if suffix in TABLES or is_frame(rows) or isinstance(rows, dict) or is_records(rows):
-        raw = open_table(file or rows, "rows", public=True).table()
+        raw = open_table(file or rows, "rows", public=True)
         numeric = frozenset(
             name for name, cells in raw.columns.items() if _floats(cells) is not None
         )
@@ -603,7 +604,10 @@ def _array(file: str, suffix: str) -> Any:
         if "X" not in arrays:
             names = ", ".join(arrays.names)
             raise InputError("rows", f"must have the array 'X' in {name_of(file)}; it has {names}")
-        return arrays.open("X")
+        array = arrays.open("X")
+        if isinstance(array, StoredArray):
+            array.check()
+        return array
     return open_npy(file)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,11 @@ from .. import metrics
 from ..datasets import MultiLabelData, pictures, tables
 from ..datasets import open as open_data
 from ..errors import InputError
-from ..files import Draft, Promise
+from ..guarantees import Guarantee
+from ..ledger import Account
 from ..release import Release
-from ..votes.tables import Sheet, as_csv, open_table
+from ..votes.tables import RawTable, as_csv, open_table
+from .delivery import Delivery, Records
 from .embedding import Landmarks
 from .methods import check_method, expected
 from .networks.architectures import IMAGE_NETWORKS
@@ -52,6 +53,8 @@ class Job:
         Of pictures: see :class:`privote.learning.PictureEncoder`.
     method
         "auto", or one of :data:`privote.learning.methods.METHODS`.
+    account
+        Whom it is charged to.
     settings
         What was asked for of the method; what is left out has its default there.
     """
@@ -72,9 +75,7 @@ class Job:
     weights: Path | None = None
     device: str = "cpu"
     cache: Path | None = None
-    ledger: Any = None
-    dataset: str = "default"
-    budget: float | None = None
+    account: Account = field(default_factory=Account)
     electorate: str | None = None
     seed: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -104,17 +105,6 @@ class Job:
         return not set(IMAGE_NETWORKS).isdisjoint(
             self.settings.get(name) for name in ("student", "network")
         )
-
-    def asked(self) -> dict[str, Any]:
-        """Return what whoever resumes must ask for again."""
-        named = ("epsilon", "delta", "method", "labels", "seed", "dataset")
-        read = ("columns", "id_column", "group_column", "electorate", "size")
-        return {
-            **{name: getattr(self, name) for name in (*named, *read)},
-            **{name: str(value) for name, value in self.settings.items() if name != "n_jobs"},
-            **{"data": Path(self.data).name, "public": self.public and self.public.name},
-            "table": self.table and self.table.name,
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,9 +147,9 @@ class Outcome:
         return self.fitted.student_
 
     @property
-    def promise(self) -> Promise:
+    def guarantee(self) -> Guarantee:
         """What is promised."""
-        return self.fitted.promise_
+        return self.fitted.guarantee_
 
     @property
     def public_rows(self) -> npt.NDArray[np.int64] | None:
@@ -183,7 +173,7 @@ class Outcome:
     @property
     def release(self) -> Release | None:
         """What votes released; None for a training without votes."""
-        return self.promise if isinstance(self.promise, Release) else None
+        return self.fitted.release_
 
     @property
     def rows(self) -> int:
@@ -196,25 +186,33 @@ class Outcome:
             "method": self.fitted.method_,
             "reasons": list(self.fitted.reasons_),
             "expected": list(expected(self.fitted.numbers_, self.fitted.method_)),
-            "release" if self.release is not None else "privacy": self.promise.facts(),
+            "guarantee": self.guarantee.facts(),
+            "release": None if self.release is None else self.release.facts(),
             "label_names": list(self.label_names),
             "test": self.figures,
         }
 
 
-@contextmanager
 def trained(
-    job: Job, draft: Path, *, resume: bool = False, force: bool = False, progress: Progress
-) -> Iterator[Outcome]:
-    """Yield what came of a training, to be written; what was released is kept until it is.
+    job: Job,
+    output: str | None,
+    write: Callable[[Outcome], Mapping[str, str]],
+    *,
+    resume: bool = False,
+    progress: Progress,
+) -> Outcome:
+    """Train, write what came of it, and return that.
 
     Parameters
     ----------
-    draft
-        Where labels, noisy sums or weights lie as soon as they are released, until the block ends
-        well.
+    output
+        The absolute path of what is written: what a run that is resumed is known by, besides its
+        public terms.
+    write
+        Writes everything, whole, and returns the SHA-256 of the files by their names
+        (:func:`privote.files.digests_of`). Only then is the run delivered.
     resume
-        Go on from that draft, at no further charge.
+        Finish the run of an earlier call with the same arguments, at no further charge.
     progress
         Is told a stage, how much of it is done, and of how much.
     """
@@ -229,33 +227,29 @@ def trained(
         settings=_settings(job),
         pictures=encoder,
     )
-    with Draft(draft, job.asked(), resume=resume, force=force) as kept:
-        model.fit(
-            _rows(private),
-            private.Y,
-            None if public is None else _rows(public),
-            ids=private.ids,
-            groups=private.groups,
-            ledger=job.ledger,
-            dataset=job.dataset,
-            budget=job.budget,
-            electorate=job.electorate,
-            seed=job.seed,
-            progress=progress,
-            draft=kept,
-            resume=resume,
-        )
-        outcome = Outcome(
-            job=job,
-            fitted=model,
-            label_names=private.label_names,
-            feature_names=private.feature_names,
-            persons=private.groups is not None,
-        )
+    outcome = Outcome(
+        job=job,
+        fitted=model,
+        label_names=private.label_names,
+        feature_names=private.feature_names,
+        persons=private.groups is not None,
+    )
+
+    def deliver(fitted: PrivateClassifier) -> Mapping[str, str]:
         if test is not None and len(test):
-            outcome.judgement = _judge(job, model, test)
-        yield outcome
-        kept.finish()
+            outcome.judgement = _judge(job, fitted, test)
+        return write(outcome)
+
+    records = Records(
+        X=_rows(private),
+        y=private.Y,
+        public=None if public is None else _rows(public),
+        ids=private.ids,
+        groups=private.groups,
+    )
+    delivery = Delivery(account=job.account, output=output, write=deliver, resume=resume)
+    model.learn(records, delivery, electorate=job.electorate, seed=job.seed, progress=progress)
+    return outcome
 
 
 def _settings(job: Job) -> dict[str, Any]:
@@ -354,11 +348,11 @@ def _tables(job: Job) -> tuple[MultiLabelData, MultiLabelData | None, MultiLabel
 
 
 def _like(
-    private: MultiLabelData, job: Job, sheet: Sheet, *, public: bool = False
+    private: MultiLabelData, job: Job, sheet: RawTable, *, public: bool = False
 ) -> MultiLabelData:
     """Read a table with the features of the private one; its other columns do not matter."""
     labels = () if public else job.labels
-    return tables.raw_table(sheet.table(), labels=labels, features=private.feature_names)
+    return tables.raw_table(sheet, labels=labels, features=private.feature_names)
 
 
 def _folder(

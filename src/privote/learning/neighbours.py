@@ -125,7 +125,7 @@ class NeighbourBallots(BallotSource):
         mapping = fit_embedding(embedding, public)
         pool = RowTable(embed(mapping, public))
         records = RowTable(embed(mapping, private))
-        self.near = self.share if radius is None else None
+        self.active_share = self.share if radius is None else None
         self.radius = _radii(pool, self.share, metric) if radius is None else _given(radius, pool)
         self._search = RadiusSearch(records, pool, metric, self.radius)
         self.queries, self._places = pool.rows, np.arange(pool.rows)

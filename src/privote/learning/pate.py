@@ -8,33 +8,29 @@ those. Everything after the release is post-processing and costs nothing.
 
 from __future__ import annotations
 
-import json
-import os
-import pickle
-import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from math import sqrt
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import issparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ..datasets import Images
 from ..errors import InputError, whole
-from ..files import Draft, drafted
-from ..guardian import AUTO, Guardian, record_kept
-from ..labelling import ALL_THERE, KeptReleases, guarantee_of, room, warn_of_quality, with_forecast
-from ..ledger import Budget, Ledger
-from ..mechanisms import Mechanism, mechanism_of
-from ..release import PERSON, RECORD, Shown
-from ..votes.cube import Ballots
+from ..guarantees import PERSON, RECORD, Shown
+from ..labelling import AUTO, Labelling, guarantee_of, prepare, warn_of_quality
+from ..ledger import Account, Budget, digest_of
+from ..mechanisms import Mechanism
+from ..release import Release
+from ..votes.cube import Ballots, BallotSource, Block
 from ..votes.names import identities
+from .delivery import Delivery, Records, about
 from .methods import VOTERS
 from .neighbours import NeighbourBallots
 from .networks.image import ImageNetwork, check_time
@@ -119,8 +115,8 @@ class PATEClassifier(Shown, LabelClassifier):
     shares_
         (labels,): how common each label is, estimated from released tallies, or else from the
         student.
-    privacy_
-        What may be published about the run, as plain values.
+    guarantee_
+        The :class:`privote.guarantees.Guarantee` of the release.
     classes_
         (labels,): numbers of the labels, or the classes if y had one column.
 
@@ -169,10 +165,9 @@ class PATEClassifier(Shown, LabelClassifier):
         size_public: bool = False,
         seed: int | None = None,
         progress: Progress | None = None,
-        draft: str | os.PathLike[str] | Draft | None = None,
         resume: bool = False,
     ) -> PATEClassifier:
-        """Train voters on private data, label public data through the guardian, train the student.
+        """Train voters on private data, let them label public data, and train the student.
 
         Parameters
         ----------
@@ -204,107 +199,110 @@ class PATEClassifier(Shown, LabelClassifier):
             An integer makes a simulation, which protects nobody: noise and parts are then known.
         progress
             Called as ``progress(what, done, total)``.
-        draft
-            A new file, in which labels are kept as soon as they are released: whatever fails after
-            that, they were paid for once. It stays; remove it when the student is saved.
         resume
-            Finish what a call with the same arguments left behind in ``draft``. Labels that were
-            released stay as they are, and what was charged is not charged again. With a ledger the
-            voters go on with the queries that are left; without one the labels there are will do.
+            Finish a call with the same arguments that did not return, at no further charge. Labels
+            that were committed stay as they are.
         """
-        if not (isinstance(self.mechanism, Mechanism) or _is_auto(self.mechanism)):
-            rule = "must be 'auto' or a privote mechanism, e.g. BinaryVoting(sigma=25.0)"
-            raise InputError("mechanism", rule, self.mechanism)
+        if seed is None:  # a simulation protects nobody anyway
+            check_apart(X, X_public, "X_public")
+            warn_of_scikit_learn(ledger)
+        account = Account(ledger=ledger, dataset=dataset, budget=budget)
+        records = Records(X=X, y=y, public=X_public, ids=ids, groups=groups, classes=classes)
+        return self.learn(
+            records,
+            Delivery(account=account, resume=resume),
+            electorate=electorate,
+            size_public=size_public,
+            seed=seed,
+            progress=progress,
+        )
+
+    def learn(
+        self,
+        records: Records,
+        delivery: Delivery,
+        *,
+        electorate: str | None = None,
+        size_public: bool = False,
+        seed: int | None = None,
+        progress: Progress | None = None,
+    ) -> PATEClassifier:
+        """Train as :meth:`fit` does, and deliver the fitted estimator."""
         if self.voters not in VOTERS:
             raise InputError("voters", f"must be one of {', '.join(VOTERS)}", self.voters)
-        X, Y = self._check_private(X, y, classes)
-        if X_public is None:
+        X, Y = self._check_private(records.X, records.y, records.classes)
+        if records.public is None:
             raise InputError(
                 "X_public",
                 "must be given: the public rows that voters label and the student learns from",
             )
-        X_public = self._rows(X_public, "X_public", images=True)
-        if seed is None:  # a simulation protects nobody anyway
-            check_apart(X, X_public, "X_public")
-            warn_of_scikit_learn(ledger)
+        X_public = self._rows(records.public, "X_public", images=True)
         say = progress or (lambda *_: None)
+        who = VoterNames(records.ids, records.groups, electorate, delivery.account, seed)
         random = check_random_state(self.random_state)
-        who = VoterNames(
-            ids,
-            groups,
-            electorate,
-            key=lambda: partition_key(ledger, dataset, seed),
-            seed=int(random.randint(2**31)),
-        )
-        order: Rows = random.permutation(X_public.shape[0]).astype(np.int64)
-        asked = {"rows": len(order), "labels": Y.shape[1], "dataset": dataset, "seed": seed}
-        asked |= {"epsilon": self.epsilon, "delta": self.delta, "voters": self.voters}
-        asked["guarantee"] = self.guarantee
-        known = seed is not None or self.guarantee == "data-dependent"
-        cost = Budget(epsilon=self.epsilon, delta=self.delta)
-        guarantee = self.guarantee
-        if _is_auto(guarantee):
-            lasting = ledger is not None or self.voters != "teachers"
-            size = self.n_teachers, Y.shape[1], self.queries or len(order)
-            guarantee = "allowance" if lasting else guarantee_of(self.mechanism, cost, *size)
-        self._check_queries(guarantee, len(order))
-        rows = order[: self.queries]
-        goes_on = electorate is not None and _is_auto(self.mechanism)
-        plan_for = len(order) if goes_on else None
-        with drafted(draft, asked, resume=resume) as kept:
-            parts = None if kept is None else KeptReleases(kept)
-            # Without a ledger that lasts, records would be with other voters now, who have
-            # allowances, too.
-            forgets = ledger is None or (isinstance(ledger, Ledger) and not ledger.lasts)
-            done = parts is not None and (parts.all_there or (forgets and parts.draft.paid))
-            if parts is not None and resume and done:
-                release, self.public_rows_ = parts.together()
-                release = record_kept(ledger, release, parts.since, parts.draft)
-            else:
-                ballots = self._ballots(X, Y, X_public, rows, who, say)
-                if parts is not None:
-                    who.keep(parts.draft, None if ledger is None else (X, Y))
-                    parts.draft.reserve(room(len(rows), ballots.labels))
-                    parts.rows = rows
-                names = who.of(self.voters, ballots.voters, ballots.voter_names)
-                with Guardian(
-                    self.mechanism,
-                    cost,
-                    Ledger.in_memory() if ledger is None else ledger,
-                    guarantee=guarantee,
-                    dataset=dataset,
-                    total=budget,
-                    voter_ids=None if ledger is None else names,
-                    seed=seed,
-                    protects=who.protected(
-                        known=known and self.voters == "teachers",
-                        # How long networks take to train goes by the number of records.
-                        size_public=size_public
-                        or self.voters == "neighbours"
-                        or isinstance(self.teacher, ImageNetwork),
-                    ),
-                    draft=kept,
-                ) as guardian:
-                    release = guardian.release(
-                        ballots,
-                        queries=self.queries if guarantee == "data-dependent" else None,
-                        parts=parts,
-                        plan_for=plan_for,
-                    )
-                self.public_rows_ = rows[: release.answered]
-                say("labelling", release.answered, len(rows))
-                if kept is not None:
-                    kept.note(ALL_THERE)
-            own = self.mechanism
-            made_by = own if isinstance(own, Mechanism) else mechanism_of(release.mechanism)
-            near = self._share(X, who) if self.voters == "neighbours" else None
-            self.release_ = with_forecast(release, made_by, near=near)
-            if self.release_.tallies is None:
-                warn_of_quality(self.release_)
+        start, count = int(random.randint(2**31)), X_public.shape[0]
+        if not isinstance(self.random_state, Integral):  # a resumed run asks in the same order
+            random = check_random_state(0)
+        order: Rows = random.permutation(count).astype(np.int64)
+        asked = count if self.queries is None else whole("queries", self.queries, 1, count)
+        rows = order[:asked]
+        ballots = self._ballots(X, Y, X_public, rows, who, start, say)
+        labelling = self._labelling(ballots, who, count, seed, size_public)
+        terms = {**(delivery.about or about(X_public)), "rows": digest_of(rows)}
+
+        def write(release: Release) -> Mapping[str, str]:
+            self.release_, self.guarantee_ = release, release.guarantee
+            self.public_rows_ = rows[: release.answered]
+            if release.tallies is None:
+                warn_of_quality(release)
             say("training the student", 0, 1)
             self._train_student(X_public)
             say("training the student", 1, 1)
+            return delivery.write(self)
+
+        replace(labelling, about=terms).release(
+            output=delivery.output, write=write, resume=delivery.resume
+        )
         return self
+
+    def _labelling(
+        self,
+        ballots: BallotSource,
+        who: VoterNames,
+        rows: int,
+        seed: int | None,
+        size_public: bool,
+    ) -> Labelling:
+        """Return what the votes on public rows will cost, checked."""
+        cost = Budget(epsilon=self.epsilon, delta=self.delta)
+        lasts = who.electorate is not None and who.account.ledger is not None
+        guarantee = self.guarantee
+        if guarantee == AUTO:
+            guarantee = "allowance"
+            if who.account.ledger is None and self.voters == "teachers":
+                size = ballots.voters, ballots.labels, ballots.queries
+                guarantee = guarantee_of(self.mechanism, cost, *size)
+        known = seed is not None or guarantee == "data-dependent"
+        labelling = prepare(
+            ballots,
+            cost=cost,
+            account=who.account,
+            mechanism=self.mechanism,
+            guarantee=guarantee,
+            queries=self.queries if guarantee == "data-dependent" else None,
+            plan_for=rows if lasts and self.mechanism == AUTO else None,
+            voter_ids=who.of(self.voters, ballots) if lasts else None,
+            protects=who.protected(
+                known=known and self.voters == "teachers",
+                # How long networks take to train goes by the number of records.
+                size_public=size_public
+                or self.voters == "neighbours"
+                or isinstance(self.teacher, ImageNetwork),
+            ),
+            anyway=True,  # a student averages the noise out
+            seed=seed,
+        )
+        return labelling if lasts else replace(labelling, names=None, lasts=False)
 
     def _train_student(self, X_public: Any) -> None:
         """Train the student on what was released, and set its thresholds by the public rows.
@@ -322,12 +320,6 @@ class PATEClassifier(Shown, LabelClassifier):
         self.thresholds_: Floats | float = 0.5
         if shares is not None:  # of voters, who need not agree on what is there
             self.thresholds_ = matching(chance, self.shares_)
-
-    @property
-    def privacy_(self) -> dict[str, Any]:
-        """What may be published about the run, as plain values."""
-        check_is_fitted(self, "release_")
-        return self.release_.facts()
 
     def brief(self) -> dict[str, str]:
         """Return what may be said about the run, in a few words each; or that there was none."""
@@ -360,8 +352,15 @@ class PATEClassifier(Shown, LabelClassifier):
         return tags
 
     def _ballots(
-        self, X: Any, Y: Labels, X_public: Any, rows: Rows, who: VoterNames, say: Progress
-    ) -> Any:
+        self,
+        X: Any,
+        Y: Labels,
+        X_public: Any,
+        rows: Rows,
+        who: VoterNames,
+        start: int,
+        say: Progress,
+    ) -> BallotSource:
         """Return the ballots on some public rows, in their order."""
         if self.voters == "neighbours":
             every = NeighbourBallots(
@@ -378,20 +377,25 @@ class PATEClassifier(Shown, LabelClassifier):
         check_time(self.teacher, self.student, X, X_public, *many)
         part_names(X.shape[0], who.ids, who.groups)  # before a ledger is asked for the key
         part = partition(X.shape[0], self.n_teachers, ids=who.ids, groups=who.groups, key=who.key)
-        teachers = train(
-            self.teacher,
-            X,
-            Y,
-            part,
-            self.n_teachers,
-            n_jobs=self.n_jobs,
-            random_state=who.seed,
-            progress=lambda done, total: say("training teachers", done, total),
-            tune="F1" if isinstance(self.threshold, str) and self.threshold == "tuned" else None,
-        )
-        ballots = Ballots.from_array(cast(teachers, X_public, self.threshold)[rows])
-        limit = self.mechanism.most_ones if isinstance(self.mechanism, Mechanism) else None
-        return ballots if limit is None else ballots.clip(limit)
+        most = self.mechanism.max_positives if isinstance(self.mechanism, Mechanism) else None
+        tunes = isinstance(self.threshold, str) and self.threshold == "tuned"
+
+        def taught() -> Ballots:
+            teachers = train(
+                self.teacher,
+                X,
+                Y,
+                part,
+                self.n_teachers,
+                n_jobs=self.n_jobs,
+                random_state=start,
+                progress=lambda done, total: say("training teachers", done, total),
+                tune="F1" if tunes else None,
+            )
+            ballots = Ballots.from_array(cast(teachers, X_public, self.threshold)[rows])
+            return ballots if most is None else ballots.clip(most)
+
+        return TeacherBallots(taught, len(rows), self.n_teachers, Y.shape[1])
 
     def _share(self, X: Any, who: VoterNames) -> float:
         """Return the share of neighbours near a row: as told, or by public numbers."""
@@ -400,13 +404,6 @@ class PATEClassifier(Shown, LabelClassifier):
         names, _ = check_groups(who.persons(X.shape[0]), X.shape[0])
         voters = X.shape[0] if names is None else len(names)
         return min(_PACE / sqrt(voters * self.epsilon), _WIDEST)
-
-    def _check_queries(self, guarantee: str, rows: int) -> None:
-        """Refuse a number of queries that does not go with the guarantee or the public rows."""
-        if self.queries is not None and whole("queries", self.queries) > rows:
-            raise InputError("queries", f"must lie in 1..{rows}, the public rows", self.queries)
-        if self.queries is None and guarantee == "data-dependent":
-            raise InputError("queries", "must be given in advance for guarantee 'data-dependent'")
 
     def _check_private(self, X: Any, y: Any, classes: Sequence[Any] | None) -> tuple[Any, Labels]:
         """Return private rows and (records, labels).
@@ -431,11 +428,44 @@ class PATEClassifier(Shown, LabelClassifier):
         return X, Y
 
 
-def _is_auto(value: Any) -> bool:
-    return isinstance(value, str) and value == AUTO
-
-
 # -- who votes -------------------------------------------------------------------------------------
+
+
+class TeacherBallots(BallotSource):
+    """Votes of teachers who are trained when the votes are checked; how many is known before.
+
+    Parameters
+    ----------
+    taught
+        Trains the teachers, and returns their votes.
+    queries, voters, labels
+        How many there will be.
+    """
+
+    missing = False
+
+    def __init__(
+        self, taught: Callable[[], Ballots], queries: int, voters: int, labels: int
+    ) -> None:
+        self.queries, self.voters, self.labels = queries, voters, labels
+        self.voter_names = tuple(f"teacher {number}" for number in range(voters))
+        self._taught, self._votes = taught, dict[str, Ballots]()
+
+    def check(self) -> None:
+        """Train the teachers, once."""
+        if not self._votes:
+            self._votes["cast"] = self._taught()
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the votes in blocks of consecutive queries."""
+        self.check()
+        return self._votes["cast"].head(self.queries).blocks()
+
+    def head(self, queries: int) -> TeacherBallots:
+        """Return the first ``queries`` queries."""
+        first = copy.copy(self)
+        first.queries = whole("queries", queries, 1, self.queries)
+        return first
 
 
 class VoterNames:
@@ -446,17 +476,14 @@ class VoterNames:
         ids: Sequence[Any] | None,
         groups: Sequence[Any] | None,
         electorate: str | None,
-        *,
-        key: Callable[[], bytes],
-        seed: int,
+        account: Account,
+        seed: int | None = None,
     ) -> None:
         if electorate is not None and (not isinstance(electorate, str) or not electorate.strip()):
             raise InputError("electorate", "must be a name", electorate)
         self.ids = None if ids is None else identities(ids, "ids")
         self.groups = None if groups is None else identities(groups, "groups")
-        self.electorate = electorate
-        self._key, self.seed = key, seed
-        self._nonce = secrets.token_hex(16)
+        self.electorate, self.account, self._seed = electorate, account, seed
 
     def persons(self, records: int) -> Any:
         """Return whose each record is, where a person or an id may have several; else None."""
@@ -468,7 +495,7 @@ class VoterNames:
     @cached_property
     def key(self) -> bytes:
         """The partition's key: asked for once, and only where there are parts."""
-        return self._key()
+        return partition_key(self.account.ledger, self.account.dataset, self._seed)
 
     def protected(self, *, known: bool, size_public: bool) -> str:
         """Return whom the promise is to, and which change it covers.
@@ -490,53 +517,24 @@ class VoterNames:
             change = f"other contents under the same id{more}"
         return f"{RECORD if self.groups is None else PERSON} ({change})"
 
-    def keep(self, draft: Draft, records: tuple[Any, Any] | None) -> None:
-        """Keep in a draft what the voters of a run that resumes it are called, too.
-
-        ``records`` are private rows and labels. They are known again by a keyed digest, which tells
-        nobody else of them: a record that came to another voter meanwhile would vote twice.
-        """
-        mark = None
-        if records is not None:
-            digest = blake2b(key=self.key, digest_size=16)
-            parts: list[Any] = [*records, self.ids, self.groups]
-            for part in parts:
-                for piece in (part.data, part.indices, part.indptr) if issparse(part) else (part,):
-                    if not isinstance(piece, Images):
-                        digest.update(pickle.dumps(np.asarray(piece)))
-            mark = digest.hexdigest()
-        note = draft.read()
-        if note is None:
-            draft.note(json.dumps([self._nonce, mark]).encode())
-            return
-        self._nonce, known = json.loads(note)
-        if known != mark:
-            raise InputError("resume", "must have the same private records in the same order")
-
-    def of(self, voters: str, count: int, persons: Sequence[Any] | None = None) -> list[str]:
+    def of(self, voters: str, ballots: BallotSource) -> list[str]:
         """Return one name a voter, which says under which partition and electorate it votes.
-
-        A fit without the name of an electorate never goes on with an allowance: its records may be
-        in other parts than those of an earlier fit, whose voters also had one.
 
         Parameters
         ----------
         voters
             "teachers" or "neighbours".
-        count
-            How many voters.
-        persons
-            (count,) of neighbours that may have several rows: whose voter each is, in the order of
-            the ballots.
+        ballots
+            Theirs; in their order are persons who may have several rows.
         """
         named: Any = self.ids if self.groups is None else self.groups
         how = "rows" if named is None else "ids" if self.groups is None else "groups"
-        nonce = self._nonce if self.electorate is None else f"named {self.electorate}"
-        scheme = f"{voters} {count} {how} {nonce}".encode()
+        count = ballots.voters
+        scheme = f"{voters} {count} {how} named {self.electorate}".encode()
         if voters == "teachers":
             mark = blake2b(scheme, key=self.key, digest_size=8).hexdigest()
             return [f"{mark}-{teacher}" for teacher in range(count)]
-        if persons is not None:
-            named = persons
+        if ballots.voter_names is not None:
+            named = ballots.voter_names
         mark = blake2b(scheme, digest_size=8).hexdigest()
         return [f"{mark}-{name}" for name in (range(count) if named is None else named)]

@@ -22,14 +22,16 @@ from sklearn.utils.validation import check_is_fitted
 from ..datasets import Images, RawTable
 from ..datasets.tables import features_of, labels_of, raw_table
 from ..errors import InputError, PrivoteWarning
-from ..ledger import Budget
-from ..release import Release, Shown
+from ..guarantees import Guarantee, Shown
+from ..ledger import Account, Budget
+from ..release import Release, rows_of
 from ..votes.tables import is_frame, is_path, is_records, open_table
+from .delivery import Delivery, Records, about
 from .direct.dpsgd import DPSGDClassifier
 from .direct.linear import DPLinear, DPMoments
-from .direct.training import TrainingPrivacy
+from .direct.training import PrivateTraining
 from .embedding import Embedding, embed, embedding_for, fit_embedding
-from .methods import AUTO, VOTERS, Choice, Numbers, choose, doubts_of, teachers_for
+from .methods import AUTO, VOTERS, Numbers, choose, doubts_of, teachers_for
 from .networks.architectures import IMAGE_NETWORKS, VECTOR_NETWORKS
 from .networks.image import ImageNetwork
 from .pate import PATEClassifier
@@ -45,12 +47,12 @@ from .rows import (
     count_rows,
     label_probabilities,
     matching,
+    warn_of_scikit_learn,
 )
 from .students.mixmatch import MixMatchClassifier
 from .students.saving import save_student
 from .tables import TableEncoder
 
-Given = tuple[Any, Labels, Any]  # private rows, their labels, public rows
 _DIRECT: Mapping[str, Any] = {
     "gradients": DPLinear,
     "moments": DPMoments,
@@ -92,13 +94,10 @@ class PrivateClassifier(Shown, LabelClassifier):
         The fitted model, on rows of numbers; with its thresholds.
     encoder_
         What turns rows of a table, or pictures, into numbers; None if rows were numbers.
-    privacy_
-        What may be published about the run, as plain values.
+    guarantee_
+        The :class:`privote.guarantees.Guarantee` of what was released.
     release_
         The released labels of methods that vote; else None.
-    promise_
-        The object that makes the statement: the release, or the privacy of a training without
-        votes.
     public_rows_
         Which public rows were labelled, for methods that vote; else None.
     shares_
@@ -116,7 +115,7 @@ class PrivateClassifier(Shown, LabelClassifier):
     >>> X = rng.normal(size=(2000, 4))
     >>> Y = (X[:, :2] > 0).astype(int)
     >>> model = pv.PrivateClassifier("gradients", epsilon=4.0, delta=1e-6).fit(X, Y)
-    >>> model.predict(X[:3]).shape, model.privacy_["delta"]
+    >>> model.predict(X[:3]).shape, model.guarantee_.delta
     ((3, 2), 1e-06)
     """
 
@@ -142,7 +141,6 @@ class PrivateClassifier(Shown, LabelClassifier):
         electorate: str | None = None,
         seed: int | None = None,
         progress: Any = None,
-        draft: Any = None,
         resume: bool = False,
     ) -> PrivateClassifier:
         """Learn from private records. Every call spends the budget.
@@ -169,54 +167,63 @@ class PrivateClassifier(Shown, LabelClassifier):
             An integer makes a simulation, which protects nobody.
         progress
             Called as ``progress(what, done, total)``.
-        draft, resume
-            Where what is drawn is kept, so that nothing that was paid for is lost; and to go on
-            from there: see :class:`privote.PATEClassifier`.
+        resume
+            Finish a call with the same arguments that did not return, at no further charge.
         """
-        X, Y, X_public, ids, groups = self._numbers(records, labels, public, ids, groups)
+        given = Records(X=records, y=labels, public=public, ids=ids, groups=groups)
         if seed is None:  # a simulation protects nobody anyway
-            check_apart(X, X_public, "public")
-        persons, _ = check_groups(groups, len(Y))
+            warn_of_scikit_learn(ledger)
+        account = Account(ledger=ledger, dataset=dataset, budget=budget)
+        delivery = Delivery(account=account, resume=resume)
+        return self.learn(given, delivery, electorate=electorate, seed=seed, progress=progress)
+
+    def learn(
+        self,
+        records: Records,
+        delivery: Delivery,
+        *,
+        electorate: str | None = None,
+        seed: int | None = None,
+        progress: Any = None,
+    ) -> PrivateClassifier:
+        """Learn as :meth:`fit` does, and deliver the fitted model."""
+        rows = self._numbers(records)
+        if seed is None:  # a simulation protects nobody anyway
+            check_apart(rows.X, rows.public, "public")
+        persons, _ = check_groups(rows.groups, len(rows.y))
         if persons is None:
-            persons, _ = check_groups(ids, len(Y), "ids")
-        numbers = Numbers(
-            records=len(Y) if persons is None else len(persons),
-            labels=Y.shape[1],
-            public=0 if X_public is None else count_rows(X_public),
+            persons, _ = check_groups(rows.ids, len(rows.y), "ids")
+        self.numbers_ = Numbers(
+            records=len(rows.y) if persons is None else len(persons),
+            labels=rows.y.shape[1],
+            public=0 if rows.public is None else count_rows(rows.public),
             epsilon=self.epsilon,
             delta=self.delta,
-            persons=groups is not None,
+            persons=rows.groups is not None,
         )
-        asked, images = dict(self.settings or {}), len(X.shape) != 2
-        names = [*asked, *(["electorate"] if electorate is not None else [])]
-        chosen = choose(self.method, numbers, settings=names, images=images)
-        Budget(epsilon=self.epsilon, delta=self.delta).warn(numbers.records)
+        names = [*(self.settings or {}), *(["electorate"] if electorate is not None else [])]
+        images = len(rows.X.shape) != 2
+        chosen = choose(self.method, self.numbers_, settings=names, images=images)
+        Budget(epsilon=self.epsilon, delta=self.delta).warn(self.numbers_.records)
         for doubt in chosen.doubts:
-            _warn(doubt)
-        self.method_, self.numbers_ = chosen.method, numbers
-        account = {"ids": ids, "groups": groups, "ledger": ledger, "dataset": dataset}
-        account["budget"] = budget
-        account |= {"progress": progress, "draft": draft, "resume": resume}
+            warnings.warn(doubt, PrivoteWarning, stacklevel=3)
+        self.method_, self.reasons_ = chosen.method, chosen.reasons
+        self.classes_ = np.arange(rows.y.shape[1])
+        pictures = isinstance(self.encoder_, PictureEncoder)  # numbers may be rounded otherwise
+        public = records.public if pictures else rows.public
+        delivery = replace(delivery, about=about(public, names=[*self.label_names_]))
         if chosen.method in VOTERS:
-            # Teachers, an embedding and what is expected follow from the number of records.
-            account |= {"electorate": electorate, "seed": seed, "size_public": True}
-            self._by_votes(chosen, asked, (X, Y, X_public), account)
+            self._by_votes(rows, delivery, electorate, seed, progress)
         else:
-            self._directly(chosen, asked, (X, Y, X_public), account, seed)
-        self.classes_ = np.arange(Y.shape[1])
+            self._directly(rows, delivery, seed, progress)
         return self
-
-    @property
-    def privacy_(self) -> dict[str, Any]:
-        """What may be published about the run, as plain values."""
-        check_is_fitted(self, "promise_")
-        return {**self.promise_.facts(), "method": self.method_}
 
     def brief(self) -> dict[str, str]:
         """Return what may be said about the run, in a few words each; or that there was none."""
-        if not hasattr(self, "promise_"):
+        if not hasattr(self, "guarantee_"):
             return {"not fitted": repr(self)}
-        return {"method": self.method_, **self.promise_.brief()}
+        rows = self.guarantee_.rows() if self.release_ is None else rows_of(self.release_)
+        return {"method": self.method_, **{row.name: row.text for row in rows if row.brief}}
 
     def predict_proba(self, X: Any) -> Floats:
         """Return each label's probability (rows, labels), for rows as they were given to fit."""
@@ -235,7 +242,8 @@ class PrivateClassifier(Shown, LabelClassifier):
             path,
             self.student_,
             label_names=self.label_names_,
-            privacy=self.privacy_,
+            guarantee=self.guarantee_,
+            method=self.method_,
             thresholds=self.thresholds_,
             encoder=self.encoder_,
             doubtful=self.doubtful_,
@@ -246,10 +254,15 @@ class PrivateClassifier(Shown, LabelClassifier):
         """Whether public numbers speak against a useful model: :meth:`fit` has warned."""
         return bool(doubts_of(self.numbers_))
 
-    def _numbers(
-        self, records: Any, labels: Any, public: Any, ids: Any, groups: Any
-    ) -> tuple[Any, Labels, Any, Any, Any]:
+    def _numbers(self, given: Records) -> Records:
         """Return rows and labels as numbers, and names; all that can be wrong is refused here."""
+        records, labels, public, ids, groups = (
+            given.X,
+            given.y,
+            given.public,
+            given.ids,
+            given.groups,
+        )
         named = _is_names(labels)
         if not (named or is_table(records)):
             if public is not None and is_table(public):
@@ -262,7 +275,7 @@ class PrivateClassifier(Shown, LabelClassifier):
                 X = self.encoder_.numbers(X)
                 X_public = None if X_public is None else self.encoder_.numbers(X_public)
             self.n_features_in_ = X.shape[1] if len(X.shape) > 1 else 0
-            return X, Y, X_public, ids, groups
+            return Records(X=X, y=Y, public=X_public, ids=ids, groups=groups)
         if public is None:
             rule = "must be given with a table: encodings are fitted on public rows"
             raise InputError("public", rule)
@@ -271,7 +284,7 @@ class PrivateClassifier(Shown, LabelClassifier):
             "group_column": groups if isinstance(groups, str) else None,
         }
         listed = list(labels) if named else []
-        raw = open_table(public, "public", public=True).table()
+        raw = open_table(public, "public", public=True)
         others = [*listed, *columns.values()]
         # Whoever read a table before was warned of its columns then.
         rest = [name for name in raw.columns if name not in others]
@@ -284,7 +297,7 @@ class PrivateClassifier(Shown, LabelClassifier):
         ids = ids if columns["id_column"] is None else read.ids
         groups = groups if columns["group_column"] is None else read.groups
         X, X_public = (encoder.numbers(side) for side in (read.X, raw))
-        return X, Y, X_public, ids, groups
+        return Records(X=X, y=Y, public=X_public, ids=ids, groups=groups)
 
     def _look(self, X: Any) -> PictureEncoder | None:
         """Return what turns pictures into numbers; None where something here looks at pixels."""
@@ -310,72 +323,82 @@ class PrivateClassifier(Shown, LabelClassifier):
         )
 
     def _by_votes(
-        self, chosen: Choice, asked: dict[str, Any], given: Given, account: dict[str, Any]
+        self,
+        rows: Records,
+        delivery: Delivery,
+        electorate: str | None,
+        seed: int | None,
+        progress: Any,
     ) -> None:
-        X, Y, X_public = given
-        reasons = list(chosen.reasons)
+        asked = dict(self.settings or {})
         _name_network(asked)
         # What the user chose to look at rows gets them as they are.
         own = {"teacher", "student"} & set(asked)
         rule = asked.pop("embedding", None if own else AUTO)
         if isinstance(rule, str) and rule == AUTO:
-            rule = self._embedding(X_public, voters=True)
-        mapping = fit_embedding(rule, X_public)
+            rule = self._embedding(rows.public, voters=True)
+        mapping = fit_embedding(rule, rows.public)
         # Whoever names an electorate goes on with its allowance, and with its settings.
-        settled = "mechanism" in asked or account["electorate"] is not None
-        if chosen.method == "teachers" and not settled:
+        settled = "mechanism" in asked or electorate is not None
+        if self.method_ == "teachers" and not settled:
             many = asked.setdefault("n_teachers", teachers_for(self.numbers_, asked))
-            reasons.append(f"{many:,} teachers vote, to stand out from the noise.")
+            reason = f"{many:,} teachers vote, to stand out from the noise."
+            self.reasons_ = (*self.reasons_, reason)
         pate = PATEClassifier(
-            voters=chosen.method,
+            voters=self.method_,
             epsilon=self.epsilon,
             delta=self.delta,
             random_state=self.random_state,
             **asked,
         )
-        seen = embed(mapping, X_public)
-        pate.fit(embed(mapping, X), Y, seen, **account)
-        self.promise_: Release | TrainingPrivacy = pate.release_
-        self.release_: Release | None = pate.release_
-        self.public_rows_: npt.NDArray[np.int64] | None = pate.public_rows_
-        self.student_ = pate.student_
-        if mapping is not None:
-            self.student_ = Student(mapping, pate.student_, Y.shape[1])
-        self.shares_: Floats | None = pate.shares_
-        self.thresholds_ = pate.thresholds_
-        self.reasons_ = tuple(reasons)
 
-    def _directly(
-        self,
-        chosen: Choice,
-        asked: dict[str, Any],
-        given: Given,
-        account: dict[str, Any],
-        seed: int | None,
-    ) -> None:
-        X, Y, X_public = given
-        if chosen.method == "dpsgd":
+        def write(pate: PATEClassifier) -> Mapping[str, str]:
+            self.release_: Release | None = pate.release_
+            self.public_rows_: npt.NDArray[np.int64] | None = pate.public_rows_
+            self.student_ = pate.student_
+            if mapping is not None:
+                self.student_ = Student(mapping, pate.student_, len(self.label_names_))
+            self.shares_: Floats | None = pate.shares_
+            self.thresholds_ = pate.thresholds_
+            self.guarantee_: Guarantee = pate.guarantee_
+            return delivery.write(self)
+
+        pate.learn(
+            replace(rows, X=embed(mapping, rows.X), public=embed(mapping, rows.public)),
+            replace(delivery, write=write),
+            electorate=electorate,
+            size_public=True,  # teachers, an embedding and what is expected follow from it
+            seed=seed,
+            progress=progress,
+        )
+
+    def _directly(self, rows: Records, delivery: Delivery, seed: int | None, progress: Any) -> None:
+        asked, public = dict(self.settings or {}), rows.public
+        if self.method_ == "dpsgd":
             if asked.setdefault("network", "mlp") in VECTOR_NETWORKS and "epochs" not in asked:
                 asked = {"steps": 100, "sample_rate": 1.0} | asked
             if "weights" in asked:
                 asked["normalise"] = "imagenet"
-        elif X_public is not None and asked.get("embedding", AUTO) == AUTO:
-            asked["embedding"] = self._embedding(X_public, voters=False)
-        model = _DIRECT[chosen.method](epsilon=self.epsilon, delta=self.delta, seed=seed, **asked)
-        say = account.pop("progress")
-        if say is not None:
-            model.set_params(progress=partial(say, "training"))
-        model.fit(X, Y, X_public, **account)
-        model.set_params(progress=None)
-        self.shares_, self.thresholds_ = None, model.thresholds_
-        if chosen.method == "moments":
-            self.shares_ = model.prevalence_
-        elif X_public is not None:
-            chance = label_probabilities(model, X_public, Y.shape[1])
-            self.shares_ = chance.mean(axis=0)
-            self.thresholds_ = matching(chance, self.shares_)
-        self.promise_, self.release_, self.public_rows_ = model.privacy_, None, None
-        self.student_, self.reasons_ = model, chosen.reasons
+        elif public is not None and asked.get("embedding", AUTO) == AUTO:
+            asked["embedding"] = self._embedding(public, voters=False)
+        say = None if progress is None else partial(progress, "training")
+        kind = _DIRECT[self.method_]
+        model = kind(epsilon=self.epsilon, delta=self.delta, seed=seed, progress=say, **asked)
+
+        def write(model: PrivateTraining) -> Mapping[str, str]:
+            model.set_params(progress=None)
+            self.shares_, self.thresholds_ = None, model.thresholds_
+            if isinstance(model, DPMoments):
+                self.shares_ = model.prevalence_
+            elif public is not None:
+                chance = label_probabilities(model, public, len(self.label_names_))
+                self.shares_ = chance.mean(axis=0)
+                self.thresholds_ = matching(chance, self.shares_)
+            self.guarantee_, self.release_, self.public_rows_ = model.guarantee_, None, None
+            self.student_ = model
+            return delivery.write(self)
+
+        model.learn(rows, replace(delivery, write=write))
 
 
 @dataclass(eq=False, repr=False)
@@ -442,11 +465,7 @@ def _labels(labels: Any, rows: int) -> tuple[Labels, tuple[str, ...]]:
     """Return labels (rows, labels), and their names."""
     if is_frame(labels):  # whose gaps are unknown labels, and whose index is none
         columns = labels.reset_index(drop=True) if hasattr(labels, "reset_index") else labels
-        frame = open_table(columns, "labels").table()
+        frame = open_table(columns, "labels")
         return check_labels(labels_of(frame, frame.header), rows, "labels"), frame.header
     Y = check_labels(labels, rows, "labels")
     return Y, tuple(f"label_{place}" for place in range(Y.shape[1]))
-
-
-def _warn(what: str) -> None:
-    warnings.warn(what, PrivoteWarning, stacklevel=4)

@@ -59,7 +59,7 @@ class TableEncoder:
 
     def fit(self, public: Any) -> TableEncoder:
         """Decide by public rows what each column is and how it becomes numbers."""
-        rows = open_table(public, "public rows", public=True).table()
+        rows = open_table(public, "public rows", public=True)
         if len(rows) < 2:
             raise InputError(f"{rows.name} must have at least two public rows, got {len(rows)}")
         made: list[Column] = []
@@ -80,7 +80,7 @@ class TableEncoder:
     def transform(self, rows: Any) -> Any:
         """Return features (rows, features), float32; sparse if a column is text."""
         names = [column.name for column in self._fitted()]
-        raw = open_table(rows, "rows", columns=names).table().only(names)
+        raw = open_table(rows, "rows", columns=names).only(names)
         parts = []
         for column in self._columns:
             values = self._values(raw, column)

@@ -23,15 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from .._version import check_written, written
-from ..errors import LedgerError, PrivoteWarning
-from ..files import sync_folder
-from .store import START, Head, Store
+from ..errors import InputError, LedgerError, PrivoteWarning
+from ..files import complete
+from .store import START, Head, Row, Store
 
 KEY_VARIABLE = "PRIVOTE_LEDGER_KEY"
 _SHORTEST = 16  # bytes of a key
 _FORMAT = 1  # of an anchor
 _LONGEST = 4096  # bytes of a key, or of an anchor
-_AT_ONCE = getattr(os, "O_NONBLOCK", 0)  # a named pipe in the place of a file would wait for ever
 
 
 def canonical(value: Any) -> str:
@@ -40,7 +39,7 @@ def canonical(value: Any) -> str:
 
 
 class Chain:
-    """A key, by default a new one that is kept nowhere yet, and what it says of entries."""
+    """A key, by default a new one that is stored nowhere yet, and the digests made with it."""
 
     def __init__(self, key: bytes | None = None) -> None:
         self._key = secrets.token_bytes(32) if key is None else key
@@ -48,29 +47,21 @@ class Chain:
     @classmethod
     def from_environment(cls) -> Chain | None:
         """Return the chain whose key the environment names; None if it names none."""
-        given = os.environ.get(KEY_VARIABLE)
-        return None if given is None else cls.parse(given.encode(errors="replace"), KEY_VARIABLE)
+        text = os.environ.get(KEY_VARIABLE)
+        return None if text is None else cls.parse(text.encode(errors="replace"), KEY_VARIABLE)
 
     @classmethod
     def read(cls, path: Path) -> Chain:
-        """Take the key from its file."""
-        found = _content(path, "the ledger's key")
-        if found is None:
+        """Read the key's file."""
+        content, mode = _read(path, "the ledger's key") or (None, 0)
+        if content is None:
             raise LedgerError(f"the ledger's key {path.name!r} is gone")
-        text, mode = found
-        chain = cls.parse(text, path.name)
-        if os.name == "posix" and mode & 0o077:
-            warnings.warn(
-                f"the ledger's key {path.name!r} is open to others (mode {mode & 0o777:o}), who "
-                "could edit the ledger unnoticed; run chmod 600 on it",
-                PrivoteWarning,
-                stacklevel=1,
-            )
-        return chain
+        warn_if_open(path.name, mode)
+        return cls.parse(content, path.name)
 
     @classmethod
     def parse(cls, text: bytes, name: str) -> Chain:
-        """Take the key from what its file holds."""
+        """Return the chain of a key as its file holds it."""
         try:
             key = bytes.fromhex(text.decode().strip())
         except ValueError as error:
@@ -86,51 +77,50 @@ class Chain:
         return self._key.hex().encode()
 
     def keep(self, path: Path) -> None:
-        """Write the key to a file that is not there yet, readable by its owner only."""
-        try:
-            draft = _durable(path, self.text)
-            try:
-                os.link(draft, path)  # whole from the first moment it is there
-            finally:
-                os.unlink(draft)
-        except OSError as error:
-            raise LedgerError(f"cannot write {path.name!r}: {error}") from None
+        """Write the key to a new file, readable by its owner only."""
+        _write(path, self.text, "the ledger's key", force=False)
+
+    def seal(self, text: str) -> str:
+        """Return a keyed digest of a text: it says nothing to anyone without the key."""
+        return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
 
     def digest(self, previous: str, number: int, at: str, body: str) -> str:
         """Return the digest that binds an entry to its predecessor."""
         return self.seal(canonical([previous, number, at, body]))
 
-    def seal(self, text: str) -> str:
-        """Return a keyed digest of a sealed text: says nothing to whoever lacks the key."""
-        return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
+    def row(self, previous: Head, at: str, body: str, sealed: str | None = None) -> Row:
+        """Return the row that follows ``previous``; a sealed part is named in the body's "seal"."""
+        number = previous[0] + 1
+        return Row(number, at, body, self.digest(previous[1], number, at, body), sealed)
 
 
-def _durable(path: Path, content: bytes) -> Path:
-    """Write a draft beside a file, for its owner only, and return it.
-
-    Only under the store's lock: one writer at a time, so the draft has one name, and what a killed
-    writer left is overwritten by the next.
-    """
-    draft = path.with_name(path.name + ".new")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0) | _AT_ONCE
-    with os.fdopen(os.open(draft, flags, 0o600), "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    return draft
+def warn_if_open(name: str, mode: int) -> None:
+    """Warn of a file with the ledger's key that others can read."""
+    if os.name == "posix" and mode & 0o077:
+        warnings.warn(
+            f"{name!r} contains the ledger's key and is open to others (mode {mode & 0o777:o}), "
+            "who could edit the ledger unnoticed; run chmod 600 on it",
+            PrivoteWarning,
+            stacklevel=1,
+        )
 
 
-def _content(path: Path, what: str) -> tuple[bytes, int] | None:
-    """Return what a small file holds, and its mode; None if there is none.
-
-    What is no file is refused, without waiting.
-    """
+def _write(path: Path, content: bytes, what: str, *, force: bool) -> None:
+    """Write a file whole, durably and for its owner only; only under the store's lock."""
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | _AT_ONCE), "rb") as stream:
-            mode = os.fstat(stream.fileno()).st_mode
-            if not stat.S_ISREG(mode):
-                raise OSError("it must be a regular file, not a pipe, a device or a folder")
-            return stream.read(_LONGEST), mode
+        with complete(path, force=force, owner_only=True) as part:
+            part.write_bytes(content)
+    except (OSError, InputError) as error:
+        raise LedgerError(f"{what} {path.name!r} cannot be written: {error}") from None
+
+
+def _read(path: Path, what: str) -> tuple[bytes, int] | None:
+    """Return the content and the mode of a small file; None if there is none."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _LONGEST:
+            raise OSError("it must be a small regular file, not a pipe, a device or a folder")
+        return path.read_bytes(), status.st_mode
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -138,67 +128,55 @@ def _content(path: Path, what: str) -> tuple[bytes, int] | None:
 
 
 class Anchor:
-    """The head of the chain, outside the ledger: what is on record, and what is being added."""
+    """The head of the chain, outside the ledger: the last entry, and the one being added.
 
-    def __init__(self, path: Path, chain: Chain) -> None:
+    Without a chain it can be read, and not checked: for a ledger whose key is gone.
+    """
+
+    def __init__(self, path: Path, chain: Chain | None) -> None:
         self._path, self._chain = path, chain
 
     def read(self) -> list[Head]:
-        """Return the anchored head and, if one is announced, the pending one; none if never set."""
-        found = _content(self._path, "the anchor")
-        return [] if found is None else self.parse(found[0])[1]
-
-    def parse(self, content: bytes, *, marked: bool = True) -> tuple[dict[str, Any], list[Head]]:
-        """Return the record of an anchor and the heads in it, if this key has marked it."""
-        name = self._path.name
-        try:
-            record = json.loads(content)
-            if not isinstance(record, dict):
-                raise ValueError("it contains no record")
-        except (ValueError, RecursionError) as error:
-            raise LedgerError(f"the anchor {name!r} cannot be read: {error}") from None
-        # The first anchors had this format, and did not say so.
-        check_written(f"the anchor {name!r}", {"format": _FORMAT, **record}, _FORMAT, LedgerError)
-        heads = [head for head in (record.get("head"), record.get("pending")) if head is not None]
-        if not heads or not all(
-            isinstance(head, list) and [*map(type, head)] == [int, str] for head in heads
-        ):
-            raise LedgerError(f"the anchor {name!r} cannot be read: it names no entry")
-        mark = record.pop("mark", None)
-        if marked and not (
-            isinstance(mark, str)
-            and hmac.compare_digest(mark.encode(), self._chain.seal(canonical(record)).encode())
-        ):
-            raise LedgerError(f"the anchor {name!r} was edited: its code does not match")
-        return record, [(number, digest) for number, digest in heads]
-
-    @property
-    def restoring(self) -> bool:
-        """Whether it was written ahead of a database that is being restored."""
-        found = _content(self._path, "the anchor")
-        return found is not None and bool(self.parse(found[0])[0].get("restoring"))
-
-    def text(self, head: Head, pending: Head | None = None, **more: Any) -> bytes:
-        """Return what the file of an anchor holds."""
-        record = {**written(_FORMAT), "head": list(head), "pending": pending and list(pending)}
-        record |= more
-        return canonical({**record, "mark": self._chain.seal(canonical(record))}).encode()
-
-    def write(self, head: Head, pending: Head | None = None, **more: Any) -> None:
-        """Replace the anchor as a whole, durably."""
-        try:
-            os.replace(_durable(self._path, self.text(head, pending, **more)), self._path)
-            sync_folder(self._path.parent)
-        except OSError as error:
-            raise LedgerError(
-                f"the anchor {self._path.name!r} cannot be written: {error}"
-            ) from None
+        """Return the anchored head and, if one is announced, the pending one; [] if never set."""
+        return self.heads(self.record())
 
     @staticmethod
-    def peek(path: Path) -> int:
-        """Return the last number an anchor names, unchecked: for when its key is gone."""
-        content, _ = _content(path, "the anchor") or (b"", 0)
-        return max(Anchor(path, Chain(b"")).parse(content, marked=False)[1])[0]
+    def heads(record: dict[str, Any]) -> list[Head]:
+        """Return the heads in a record."""
+        heads = (record.get("head"), record.get("pending"))
+        return [(int(number), str(digest)) for number, digest in filter(None, heads)]
+
+    def record(self) -> dict[str, Any]:
+        """Return the anchor's record; empty if it was never set."""
+        content, _ = _read(self._path, "the anchor") or (None, 0)
+        return {} if content is None else self.parse(content)
+
+    def parse(self, content: bytes) -> dict[str, Any]:
+        """Return the record in an anchor's file; refuse what this key did not mark."""
+        name, chain = self._path.name, self._chain
+        try:
+            record = dict(json.loads(content))
+            mark = str(record.pop("mark")).encode()
+            if not self.heads(record):
+                raise ValueError("it names no entry")
+            seal = mark if chain is None else chain.seal(canonical(record)).encode()
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+            raise LedgerError(f"the anchor {name!r} cannot be read: {error}") from None
+        check_written(f"the anchor {name!r}", record, _FORMAT, LedgerError)
+        if not hmac.compare_digest(mark, seal):
+            raise LedgerError(f"the anchor {name!r} was edited: its code does not match")
+        return record
+
+    def text(self, head: Head, pending: Head | None = None, **facts: Any) -> bytes:
+        """Return the content of an anchor's file."""
+        if self._chain is None:
+            raise LedgerError("an anchor cannot be written without the ledger's key")
+        record = {**written(_FORMAT), "head": head, "pending": pending, **facts}
+        return canonical({**record, "mark": self._chain.seal(canonical(record))}).encode()
+
+    def write(self, head: Head, pending: Head | None = None, **facts: Any) -> None:
+        """Replace the anchor as a whole, durably."""
+        _write(self._path, self.text(head, pending, **facts), "the anchor", force=True)
 
     @property
     def missing(self) -> str:
@@ -206,9 +184,9 @@ class Anchor:
         return f"the anchor {self._path.name!r} is missing"
 
     @staticmethod
-    def rolled_back(head: Head, known: list[Head]) -> str:
+    def rolled_back(head: Head, anchored: list[Head]) -> str:
         """What to say if the entries end elsewhere."""
-        return f"the ledger ends at entry {head[0]}, the anchor at {known[-1][0]}: rolled back"
+        return f"the ledger ends at entry {head[0]}, the anchor at {anchored[-1][0]}: rolled back"
 
 
 # -- verification ----------------------------------------------------------------------------------
@@ -216,11 +194,22 @@ class Anchor:
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """What :meth:`privote.Ledger.verify` found."""
+    """What :meth:`privote.Ledger.verify` returns.
+
+    Attributes
+    ----------
+    entries, head
+        How many entries there are, and the digest of the last one.
+    problems
+        What is broken: none may be trusted from there on.
+    notes
+        What is odd and may be right, such as entries dated by different clocks.
+    """
 
     entries: int
     head: str
     problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -234,11 +223,11 @@ def check_placed(store: Store, anchor: Anchor, head: Head) -> None:
     They end where it says, or at what it announces. In a shared store others may have gone on who
     anchor elsewhere: there it is enough that what it says is among the entries.
     """
-    known = anchor.read()
-    if not known:
+    anchored = anchor.read()
+    if not anchored:
         raise LedgerError(anchor.missing)
-    if head not in known and not (store.shared and _holds(store, known[0])):
-        raise LedgerError(anchor.rolled_back(head, known))
+    if head not in anchored and not (store.shared and _holds(store, anchored[0])):
+        raise LedgerError(anchor.rolled_back(head, anchored))
 
 
 def against_anchor(store: Store, anchor: Anchor, first: list[Head]) -> str | None:
@@ -259,36 +248,31 @@ def against_anchor(store: Store, anchor: Anchor, first: list[Head]) -> str | Non
 
 
 def _holds(store: Store, head: Head) -> bool:
-    number = head[0]
-    return number == 0 or [(row.number, row.digest) for row in store.rows(number - 1, number)] == [
-        head
-    ]
+    rows = store.rows(head[0] - 1, head[0])
+    return head[0] == 0 or [(row.number, row.digest) for row in rows] == [head]
 
 
 def verify(store: Store, chain: Chain, anchor: Anchor | None) -> Verification:
     """Find any entry that was changed, removed, reordered, inserted or rolled back."""
-    previous, count, problems = START, 0, list[str]()
+    last, before, problems, notes = (0, START), "", list[str](), list[str]()
     try:
         first = [] if anchor is None else anchor.read()
         problems += store.problems()
         for row in store.rows():
-            count += 1
-            if row.number != count:
-                problems.append(f"entry {count} is missing")
+            if row.number != last[0] + 1:
+                problems.append(f"entry {last[0] + 1} is missing")
                 break
-            if row.digest != chain.digest(previous, row.number, row.at, row.body):
+            if row != chain.row(last, row.at, row.body, row.sealed):
                 problems.append(f"entry {row.number} was edited")
                 break
-            seal = json.loads(row.body).get("seal")
-            if (row.sealed is None) != (seal is None) or (
-                row.sealed is not None and chain.seal(row.sealed) != seal
-            ):
+            seal = None if row.sealed is None else chain.seal(row.sealed)
+            if seal != json.loads(row.body).get("seal"):
                 problems.append(f"the sealed part of entry {row.number} was edited")
-            previous = row.digest
-        wrong = None
-        if anchor is not None and not problems:
-            wrong = against_anchor(store, anchor, first)
-        problems += [wrong] if wrong else []
+            if row.at < before:
+                notes.append(f"entry {row.number} is dated before entry {last[0]}: another clock")
+            last, before = (row.number, row.digest), row.at
+        wrong = None if anchor is None or problems else against_anchor(store, anchor, first)
+        problems += [] if wrong is None else [wrong]
     except LedgerError as error:
         problems.append(str(error))
-    return Verification(entries=count, head=previous, problems=tuple(problems))
+    return Verification(entries=last[0], head=last[1], problems=tuple(problems), notes=tuple(notes))

@@ -7,16 +7,18 @@ knows whether it happened (:class:`UnsettledError`), and the ledger connects aga
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from ..errors import InputError, LedgerError, missing_extra
-from .store import FORMAT, LostError, Store, UnsettledError
+from ..errors import InputError, LedgerError, StorageError, missing_extra
+from .store import FORMAT, LostError, Tables, UnsettledError
 
 _TABLES = (
+    "CREATE TABLE meta (version BIGINT NOT NULL)",
     "CREATE TABLE entries (number BIGINT PRIMARY KEY CHECK (number > 0), "
     "at TEXT NOT NULL, body TEXT NOT NULL, digest TEXT NOT NULL)",
     "CREATE TABLE sealed (number BIGINT PRIMARY KEY REFERENCES entries (number), "
@@ -28,53 +30,45 @@ _TABLES = (
     "CREATE TRIGGER entries_remain BEFORE TRUNCATE ON entries "
     "FOR EACH STATEMENT EXECUTE FUNCTION stay()",
 )
-# What belongs to the two tables, as the catalogue has it: triggers that are on, with their kind
-# (before each row an update or delete; before a truncation) and neither condition nor columns;
-# keys; columns; tables that survive a crash; no rule, no policy, no table that inherits, and no
-# sessions in which triggers and keys do not hold.
+# What belongs to the tables, as the catalogue has it: triggers that are on, with their kind (before
+# each row an update or delete; before a truncation) and neither condition nor columns; keys;
+# columns; tables that survive a crash; no rule, no policy, no table that inherits, and no sessions
+# in which triggers and keys do not hold.
+_STAY = "O stay BEGIN RAISE EXCEPTION 'a ledger is append-only'; END"
 _BELONGS = {
-    ("trigger", "entries", "entries_stay 27 O stay"),
-    ("trigger", "entries", "entries_remain 34 O stay"),
-    ("function", "stay", "BEGIN RAISE EXCEPTION 'a ledger is append-only'; END"),
-    *(("column", "entries", f"{name} text NO") for name in ("at", "body", "digest")),
-    ("column", "entries", "number bigint NO"),
-    ("column", "sealed", "number bigint NO"),
-    ("column", "sealed", "body text NO"),
-    *(("key", table, "PRIMARY KEY (number)") for table in ("entries", "sealed")),
-    ("key", "entries", "CHECK ((number > 0))"),
-    ("key", "sealed", "FOREIGN KEY (number) REFERENCES entries(number)"),
-    *(("table", table, "r false p") for table in ("entries", "sealed", "meta")),
-    ("setting", "this session", "session_replication_role=origin"),
+    f"trigger entries entries_stay 27 {_STAY}",
+    f"trigger entries entries_remain 34 {_STAY}",
+    "key entries PRIMARY KEY (number)",
+    "key entries CHECK ((number > 0))",
+    "key sealed PRIMARY KEY (number)",
+    "key sealed FOREIGN KEY (number) REFERENCES entries(number)",
+    *(f"column entries {name} t f" for name in ("number bigint", "at text", "body text")),
+    *(f"column {name} t f" for name in ("entries digest text", "sealed number bigint")),
+    *(f"column {name} t f" for name in ("sealed body text", "meta version bigint")),
+    *(f"table {name} r f p" for name in ("entries", "sealed", "meta")),
+    "setting session_replication_role=origin",
 }
 _CATALOGUE = """
-SELECT 'trigger', c.relname, concat_ws(' ', t.tgname, t.tgtype, t.tgenabled, p.proname,
-    CASE WHEN t.tgqual IS NOT NULL THEN 'WHEN' END, 'OF ' || nullif(t.tgattr::text, ''))
-  FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid
-  WHERE t.tgrelid IN ('entries'::regclass, 'sealed'::regclass)
-    AND (NOT t.tgisinternal OR t.tgenabled <> 'O')
-UNION ALL SELECT 'key', conrelid::regclass::text, pg_get_constraintdef(oid) FROM pg_constraint
-  WHERE conrelid IN ('entries'::regclass, 'sealed'::regclass) AND contype <> 'n'
-UNION ALL SELECT 'function', proname, btrim(prosrc) FROM pg_proc
-  WHERE oid IN (SELECT tgfoid FROM pg_trigger WHERE NOT tgisinternal
-    AND tgrelid IN ('entries'::regclass, 'sealed'::regclass))
-UNION ALL SELECT 'rule', tablename, rulename FROM pg_rules WHERE tablename IN ('entries', 'sealed')
-UNION ALL SELECT 'policy', tablename, policyname FROM pg_policies
-  WHERE tablename IN ('entries', 'sealed')
-UNION ALL SELECT 'heir', inhparent::regclass::text, inhrelid::regclass::text FROM pg_inherits
-  WHERE inhparent IN ('entries'::regclass, 'sealed'::regclass)
-UNION ALL SELECT 'column', table_name, concat_ws(' ', column_name, data_type, is_nullable,
-    column_default, generation_expression)
-  FROM information_schema.columns WHERE table_name IN ('entries', 'sealed')
-    AND table_schema = current_schema()
-UNION ALL SELECT 'table', relname, concat_ws(' ', relkind, relrowsecurity::text, relpersistence)
-  FROM pg_class WHERE oid IN ('entries'::regclass, 'sealed'::regclass, 'meta'::regclass)
-UNION ALL SELECT 'setting', 'this session',
-    'session_replication_role=' || current_setting('session_replication_role')
-UNION ALL SELECT 'setting', coalesce('role ' || r.rolname, 'every role'), chosen
-  FROM pg_db_role_setting s CROSS JOIN unnest(s.setconfig) chosen
-    LEFT JOIN pg_roles r ON r.oid = s.setrole
+WITH ours AS (SELECT * FROM pg_class
+  WHERE oid IN ('entries'::regclass, 'sealed'::regclass, 'meta'::regclass))
+SELECT concat_ws(' ', 'trigger', relname, tgname, tgtype, tgenabled, proname, btrim(prosrc),
+    CASE WHEN tgqual IS NOT NULL THEN 'WHEN' END, 'OF ' || nullif(tgattr::text, ''))
+  FROM ours JOIN pg_trigger ON tgrelid = ours.oid JOIN pg_proc ON pg_proc.oid = tgfoid
+  WHERE NOT tgisinternal OR tgenabled <> 'O'
+UNION ALL SELECT concat_ws(' ', 'key', relname, pg_get_constraintdef(pg_constraint.oid))
+  FROM ours JOIN pg_constraint ON conrelid = ours.oid WHERE contype <> 'n'
+UNION ALL SELECT concat_ws(' ', 'column', relname, attname, format_type(atttypid, atttypmod),
+    attnotnull, atthasdef)
+  FROM ours JOIN pg_attribute ON attrelid = ours.oid WHERE attnum > 0 AND NOT attisdropped
+UNION ALL SELECT concat_ws(' ', 'table', relname, relkind, relrowsecurity, relpersistence) FROM ours
+UNION ALL SELECT concat_ws(' ', 'rule', rulename) FROM ours JOIN pg_rewrite ON ev_class = ours.oid
+UNION ALL SELECT concat_ws(' ', 'policy', polname) FROM ours JOIN pg_policy ON polrelid = ours.oid
+UNION ALL SELECT concat_ws(' ', 'heir', inhrelid) FROM ours JOIN pg_inherits ON inhparent = ours.oid
+UNION ALL SELECT 'setting session_replication_role=' || current_setting('session_replication_role')
+UNION ALL SELECT concat_ws(' ', 'setting', coalesce(setrole::regrole::text, 'all'), chosen)
+  FROM pg_db_role_setting CROSS JOIN unnest(setconfig) chosen
   WHERE chosen LIKE 'session_replication_role=%' AND chosen NOT LIKE '%=origin'
-    AND s.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
+    AND setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
 """
 # Taken by every writer for the length of its transaction. At other levels of isolation what is read
 # inside was seen before the wait for the lock. And what is charged is on disk, and with the standby
@@ -105,7 +99,7 @@ _WRITER = (
 _SETTINGS = "SELECT current_setting('fsync'), current_setting('synchronous_standby_names')"
 
 
-class PostgresStore(Store):
+class PostgresStore(Tables):
     """Entries in a PostgreSQL database.
 
     Parameters
@@ -139,19 +133,15 @@ class PostgresStore(Store):
         self._readonly, self._patience = readonly, patience
         try:
             plain = re.sub(r"^postgres(ql)?(\+\w+)?:", "postgresql:", address, flags=re.IGNORECASE)
-            given = psycopg.conninfo.conninfo_to_dict(plain)
+            facts = psycopg.conninfo.conninfo_to_dict(plain)
         except psycopg.Error:
-            # What was given may hold a password, and the error repeats it.
+            # The address may hold a password, and the error repeats it.
             raise InputError("ledger", "must be a valid postgresql:// address") from None
-        if "@" in str(given.get("host") or ""):  # which every error would repeat
+        if "@" in str(facts.get("host") or ""):  # which every error would repeat
             raise InputError("ledger", "must have %40 for an @ in a password")
-        self._secret = str(given.get("password") or "")
-        # As libpq finds them, also in the environment and in the service that it names.
-        found = psycopg.pq.Conninfo.get_defaults()
-        usual = {each.keyword.decode(): (each.val or b"").decode() for each in found}
-        self._named = {key: given.get(key) or usual.get(key) for key in ("host", "hostaddr")}
+        self._secret = str(facts.get("password") or "")
         role = {} if readonly else {"target_session_attrs": "read-write"}
-        self._address = {**_LINE, **role, **given}
+        self._address = {**_LINE, **role, **facts}
         self._warned: list[str] = []
         self._unsettled = False
         self._connection: Any = None
@@ -163,13 +153,13 @@ class PostgresStore(Store):
                 self.close()
             if isinstance(error, self._error):
                 why = f"the ledger's database cannot be used: {self._say(error)}"
-                raise LedgerError(why) from None
+                raise StorageError(why) from None
             raise
 
     def _say(self, error: Exception) -> str:
         """Return an error's first line without a password."""
-        said = (str(error).splitlines() or [""])[0]
-        return type(error).__name__ if not said or (self._secret and self._secret in said) else said
+        line = (str(error).splitlines() or [""])[0]
+        return type(error).__name__ if not line or (self._secret and self._secret in line) else line
 
     # -- the connection ----------------------------------------------------------------------------
 
@@ -179,35 +169,27 @@ class PostgresStore(Store):
         self._connection = self._psycopg.connect(
             **self._address, autocommit=True, prepare_threshold=None
         )
-        self._connection.add_notice_handler(self._heard)
+        self._connection.add_notice_handler(self._on_notice)
         if self._readonly:
             return
-        try:
-            self._run(_SERVERS_LINE)
-            fsync, standbys = self._run(_SETTINGS).fetchone()
-            if fsync != "on":
-                raise LedgerError(
-                    "the ledger's server runs with fsync off, so a power failure could lose "
-                    "charges. Set fsync = on"
-                )
-            if self._several and not standbys:
-                raise LedgerError(
-                    "the ledger's address names several servers, and the active one does not "
-                    "wait for a standby: a failover could lose charges. Set "
-                    "synchronous_standby_names there, or name one server"
-                )
-        except BaseException:
-            self._connection.close()
-            raise
+        self._run(_SERVERS_LINE)
+        fsync, standbys = self._run(_SETTINGS).fetchone()
+        if fsync != "on":
+            raise LedgerError(
+                "the ledger's server runs with fsync off, so a power failure could lose charges. "
+                "Set fsync = on"
+            )
+        # Where the address, the environment or a service names several, any of them may answer.
+        names, reached = ("host", "hostaddr"), self._connection.info.get_parameters()
+        hosts = [self._address.get(n) or os.environ.get(f"PG{n.upper()}") for n in names]
+        if not standbys and any("," in str(host) for host in [*hosts, *map(reached.get, names)]):
+            raise LedgerError(
+                "the ledger's address names several servers, and the active one does not wait for "
+                "a standby: a failover could lose charges. Set synchronous_standby_names there, or "
+                "name one server"
+            )
 
-    @property
-    def _several(self) -> bool:
-        """Whether more than one server may answer: by the address, or by a service in it."""
-        reached = self._connection.info.get_parameters()
-        names = (known.get(key) for known in (self._named, reached) for key in self._named)
-        return any("," in str(name) for name in names)
-
-    def _heard(self, notice: Any) -> None:
+    def _on_notice(self, notice: Any) -> None:
         if notice.severity_nonlocalized == "WARNING":
             self._warned.append(str(notice.message_primary))
 
@@ -244,24 +226,16 @@ class PostgresStore(Store):
 
     def _make(self, create: bool) -> None:
         """Make the tables of a new ledger; refuse one of another format."""
-        if self._readonly:
-            self._check_format(create=False)
-            return
-        with self.transaction():
-            if self._check_format(create) == 0:
+        with nullcontext() if self._readonly else self.transaction():
+            if self._run("SELECT to_regclass('meta')").fetchone()[0] is None:
+                if not create or self._readonly:
+                    raise LedgerError("the database contains no ledger")
                 for statement in _TABLES:
                     self._run(statement)
                 self._run("INSERT INTO meta VALUES (%s)", FORMAT.number)
-
-    def _check_format(self, create: bool) -> int:
-        if self._run("SELECT to_regclass('meta')").fetchone()[0] is None:
-            if not create:
-                raise LedgerError("the database contains no ledger")
-            self._run("CREATE TABLE meta (version BIGINT NOT NULL)")
-        found = int(self._run("SELECT coalesce(max(version), 0) FROM meta").fetchone()[0])
-        if found not in (0, FORMAT.number):
-            FORMAT.refuse(found, lambda _: self._run(_WRITER).fetchone())
-        return found
+            number = int(self._run("SELECT coalesce(max(version), 0) FROM meta").fetchone()[0])
+            if number != FORMAT.number:
+                FORMAT.refuse(number, lambda _: self._run(_WRITER).fetchone())
 
     # -- the contract ------------------------------------------------------------------------------
 
@@ -309,6 +283,8 @@ class PostgresStore(Store):
 
     def _failed(self, what: str, error: Exception) -> LedgerError:
         kind = LostError if self._connection.closed else LedgerError
+        if kind is LedgerError and isinstance(error, self._psycopg.OperationalError):
+            kind = StorageError  # the lock is taken for too long, the disk is full
         self._undo()
         return kind(f"the ledger cannot be {what}: {self._say(error)}")
 
@@ -322,14 +298,11 @@ class PostgresStore(Store):
 
     def problems(self) -> list[str]:
         """Return what does not belong to the tables, or is gone, and lost sealed rows."""
-        orphans = self._read(
-            "SELECT number FROM sealed WHERE number NOT IN (SELECT number FROM entries)"
-        )
-        there = {(str(kind), str(of), str(what)) for kind, of, what in self._read(_CATALOGUE)}
+        present = {str(text) for (text,) in self._read(_CATALOGUE)}
         return [
-            *(f"{k} {what!r} of {of!r} does not belong there" for k, of, what in there - _BELONGS),
-            *(f"{k} {what!r} of {of!r} is gone" for k, of, what in _BELONGS - there),
-            *(f"sealed row {number} belongs to no entry" for (number,) in orphans),
+            *(f"{text!r} does not belong there" for text in present - _BELONGS),
+            *(f"{text!r} is gone" for text in _BELONGS - present),
+            *self._orphans(),
         ]
 
     def _read(self, statement: str, *values: Any) -> list[Any]:

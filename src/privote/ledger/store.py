@@ -19,7 +19,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,10 +27,11 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from .._version import check_written
-from ..errors import LedgerError
+from ..errors import LedgerError, StorageError
 from ..files import DATABASES
 
 START = "0" * 64
+_TRANSIENT = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY}
 Head = tuple[int, str]  # number and digest of the last entry
 
 
@@ -45,7 +46,7 @@ class Row:
     sealed: str | None = None
 
 
-class LostError(LedgerError):
+class LostError(StorageError):
     """The line to the database broke."""
 
 
@@ -64,6 +65,83 @@ class Store(Protocol):
     def shared(self) -> bool:
         """Whether others write to it who may keep an anchor of their own."""
 
+    def transaction(self) -> AbstractContextManager[None]:
+        """Hold the only write lock until the block ends; commit durably, or undo everything."""
+
+    def append(self, row: Row) -> None:
+        """Add a row; only inside a transaction."""
+
+    def rows(self, after: int = 0, upto: int | None = None) -> list[Row]:
+        """Return the rows after a number, up to another, in order, sealed parts included."""
+
+    def head(self) -> Head:
+        """Return number and digest of the last row; 0 and START if there is none."""
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with the database: its own check, and what does not belong in it."""
+
+    def reconnect(self) -> None:
+        """Connect to the database again after a :class:`LostError`."""
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+class MemoryStore:
+    """Rows that last as long as this object: where no ledger is given, and to look at a backup."""
+
+    shared = False
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        self._rows, self._lock, self._inside = list(rows), threading.RLock(), False
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Hold the lock until the block ends; undo everything if it fails."""
+        with self._lock:
+            if self._inside:
+                raise LedgerError("the ledger is being written by this thread")
+            before = len(self._rows)
+            try:
+                self._inside = True
+                yield
+            except BaseException:
+                del self._rows[before:]
+                raise
+            finally:
+                self._inside = False
+
+    def append(self, row: Row) -> None:
+        """Add a row; only inside a transaction."""
+        if not self._inside or row.number <= self.head()[0]:
+            raise LedgerError(f"entry {row.number} is outside a transaction, or there already")
+        self._rows.append(row)
+
+    def rows(self, after: int = 0, upto: int | None = None) -> list[Row]:
+        """Return the rows after a number, up to another, in order."""
+        with self._lock:
+            return [
+                r for r in self._rows if after < r.number and (upto is None or r.number <= upto)
+            ]
+
+    def head(self) -> Head:
+        """Return number and digest of the last row; 0 and START if there is none."""
+        with self._lock:
+            return (self._rows[-1].number, self._rows[-1].digest) if self._rows else (0, START)
+
+    def problems(self) -> list[str]:
+        """Nothing can be wrong with a list."""
+        return []
+
+    def reconnect(self) -> None:
+        """Nothing to do: a commit to memory is never in doubt."""
+
+    close = reconnect
+
+
+class Tables(Protocol):
+    """The two tables of a ledger in SQL, whatever the database: entries, and what is sealed."""
+
     @property
     def _inside(self) -> bool:
         """Whether its transaction is open."""
@@ -73,18 +151,6 @@ class Store(Protocol):
 
     def _read(self, statement: str, *values: Any) -> list[Any]:
         """Return all rows of a query."""
-
-    def reconnect(self) -> None:
-        """Get hold of the database again after a :class:`LostError`."""
-
-    def transaction(self) -> AbstractContextManager[None]:
-        """Hold the only write lock until the block ends; commit, or undo everything."""
-
-    def problems(self) -> list[str]:
-        """Return what is wrong with the database: its own check, and what does not belong in it."""
-
-    def close(self) -> None:
-        """Let go of the database."""
 
     def append(self, row: Row) -> None:
         """Add a row; only inside a transaction."""
@@ -97,17 +163,32 @@ class Store(Protocol):
 
     def rows(self, after: int = 0, upto: int | None = None) -> list[Row]:
         """Return the rows after a number, up to another, in order, sealed parts included."""
-        found = self._read(
+        stored = self._read(
             "SELECT e.number, e.at, e.body, e.digest, s.body FROM entries e LEFT JOIN sealed s "
             "USING (number) WHERE e.number > ? AND e.number <= ? ORDER BY e.number",
             *(after, 2**63 - 1 if upto is None else upto),
         )
-        return [row_of(values) for values in found]
+        return [_row(values) for values in stored]
 
     def head(self) -> Head:
         """Return number and digest of the last row; 0 and START if there is none."""
-        found = self._read("SELECT number, digest FROM entries ORDER BY number DESC LIMIT 1")
-        return (int(found[0][0]), str(found[0][1])) if found else (0, START)
+        last = self._read("SELECT number, digest FROM entries ORDER BY number DESC LIMIT 1")
+        return (int(last[0][0]), str(last[0][1])) if last else (0, START)
+
+    def _orphans(self) -> list[str]:
+        """Return what is wrong with sealed rows that lost their entry."""
+        query = "SELECT number FROM sealed WHERE number NOT IN (SELECT number FROM entries)"
+        return [f"sealed row {number} belongs to no entry" for (number,) in self._read(query)]
+
+
+def _row(values: Sequence[Any]) -> Row:
+    """Return an entry as it was stored; refuse one that cannot have been written by a ledger."""
+    number, at, body, digest, sealed = values
+    if [type(number), type(at), type(body), type(digest)] != [int, str, str, str]:
+        raise LedgerError(f"entry {number!r:.20} holds something else than text")
+    if not isinstance(sealed, str | None):
+        raise LedgerError(f"the sealed part of entry {number} holds something else than text")
+    return Row(number, at, body, digest, sealed)
 
 
 # -- SQLite files ----------------------------------------------------------------------------------
@@ -216,17 +297,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_disown)
 
 
-@contextmanager
-def _undone(connection: sqlite3.Connection) -> Iterator[None]:
-    """Undo at the end what was not committed."""
-    try:
-        yield
-    finally:
-        with suppress(sqlite3.ProgrammingError):  # closed meanwhile: nothing to undo
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-
-
 class SQLiteFile:
     """One open file, with a write-ahead log.
 
@@ -245,6 +315,8 @@ class SQLiteFile:
         Change nothing and take no lock; it may then lie on read-only media.
     patience
         How many seconds to wait for other processes that write.
+    content
+        The bytes of such a file: then nothing is opened, and ``path`` is only its name.
     """
 
     def __init__(
@@ -255,11 +327,14 @@ class SQLiteFile:
         create: bool = True,
         readonly: bool = False,
         patience: float = 60.0,
+        content: bytes | None = None,
     ) -> None:
         self._path, self._form, self._readonly = Path(path), form, readonly
         self._database = _Database(":memory:")
         try:
-            if str(path) != ":memory:":
+            if content is not None:
+                self._database.connect(":memory:", writes=True).deserialize(content)
+            elif str(path) != ":memory:":
                 self._database = _Database.at(self._path, create and not readonly)
                 self._check_in_place()
             with self._database.lock:
@@ -269,19 +344,25 @@ class SQLiteFile:
                     self._open(create, patience)
         except BaseException as error:
             self.close()
-            if isinstance(error, sqlite3.Error | OSError):
-                raise self._wrong(f"cannot be opened: {error}") from None
+            if isinstance(error, sqlite3.Error | OSError | UnicodeError):
+                raise self._failed("opened", error) from None
             raise
 
     def _wrong(self, rule: str) -> LedgerError:
         return LedgerError(f"{self._form.name} {str(self._path)!r} {rule}")
+
+    def _failed(self, what: str, error: Exception) -> LedgerError:
+        """Return what to raise: a full disk, or others who write for too long, break no ledger."""
+        wrong = self._wrong(f"cannot be {what}: {error}")
+        code = vars(error).get("sqlite_errorcode", 0) & 0xFF  # without what SQLite adds to it
+        return StorageError(wrong.rule) if code in _TRANSIENT else wrong
 
     # -- opening -----------------------------------------------------------------------------------
 
     def _open(self, create: bool, patience: float) -> None:
         if not self._database.writes:
             self._database.connect(self._database.path, writes=True, timeout=patience)
-        connection, found = self._connection, self._check(create)
+        connection, number = self._connection, self._check(create)
         # SQLite itself does not wait for others who switch to a write-ahead log, too.
         end = time.monotonic() + patience
         while True:
@@ -292,9 +373,8 @@ class SQLiteFile:
                 if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
                     raise
                 time.sleep(0.01)
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.execute("PRAGMA foreign_keys=ON")
-        if found == 0:
+        connection.executescript("PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON")
+        if number == 0:
             with self.transaction():
                 # Under the lock: another process may have been first.
                 if connection.execute("PRAGMA user_version").fetchone() == (0,):
@@ -303,24 +383,23 @@ class SQLiteFile:
                     connection.execute(f"PRAGMA user_version={self._form.number}")
 
     def _open_reader(self) -> None:
-        if self._database.connection is None:
-            place = self._database.path
+        database = self._database
+        if database.connection is None:
             try:
-                self._database.connect(f"file:{quote(place)}?mode=ro", writes=False, uri=True)
-                self._check(create=False)
-                return
+                uri = f"file:{quote(database.path)}?mode=ro"
+                database.connect(uri, writes=False, uri=True).execute("PRAGMA user_version")
             except sqlite3.OperationalError:
                 # Where nothing can be written, SQLite cannot look at a write-ahead log: then copy
                 # both, while this process has no connection that would lose its locks.
-                self._database.close()
-            self._database = _Database()
-            memory = self._database.connect(":memory:", writes=False)
-            with tempfile.TemporaryDirectory(prefix="privote-") as folder:
-                for end in ("", "-wal"):
-                    with suppress(FileNotFoundError):
-                        shutil.copyfile(f"{place}{end}", f"{folder}/copy.db{end}")
-                with closing(sqlite3.connect(f"{folder}/copy.db")) as source:
-                    source.backup(memory)
+                database.close()
+                self._database = _Database()
+                memory = self._database.connect(":memory:", writes=False)
+                with tempfile.TemporaryDirectory(prefix="privote-") as folder:
+                    for end in ("", "-wal"):
+                        with suppress(FileNotFoundError):
+                            shutil.copyfile(f"{database.path}{end}", f"{folder}/copy.db{end}")
+                    with closing(sqlite3.connect(f"{folder}/copy.db")) as source:
+                        source.backup(memory)
         self._check(create=False)
 
     @property
@@ -334,27 +413,37 @@ class SQLiteFile:
 
     @contextmanager
     def _turn(self) -> Iterator[sqlite3.Connection]:
-        """Lend the connection to one thread at a time; inside a transaction to its writer only."""
+        """Lend the connection to one thread at a time; inside a transaction to its writer only.
+
+        A transaction that was begun meanwhile, and not committed, is undone.
+        """
         with self._database.lock:
-            if self._connection.in_transaction and self._database.writer != id(self):
+            connection = self._connection
+            inside = connection.in_transaction
+            if inside and self._database.writer != id(self):
                 raise self._wrong("is being written by this thread")
-            yield self._connection
+            try:
+                yield connection
+            finally:
+                with suppress(sqlite3.ProgrammingError):  # closed meanwhile: nothing to undo
+                    if connection.in_transaction and not inside:
+                        connection.execute("ROLLBACK")
 
     def _check(self, create: bool) -> int:
         """Refuse what is not ours before any change; return the number of its format."""
-        with self._turn() as connection, _undone(connection):
+        with self._turn() as connection:
             run = connection.execute
             run("BEGIN")  # all from one moment: another process may be making it
-            found = int(run("PRAGMA user_version").fetchone()[0])
+            number = int(run("PRAGMA user_version").fetchone()[0])  # 0 is none yet
             listed = run("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-            there = {table for (table,) in listed}
-            if not create and not there:
+            tables = {table for (table,) in listed if not table.startswith("sqlite_")}
+            if not create and not tables:
                 raise self._wrong("does not exist: the file is empty")
-            if (found == 0 and there) or (found > 0 and not self._form.tables.keys() <= there):
+            if tables != (self._form.tables.keys() if number else set()):
                 raise LedgerError(f"{str(self._path)!r} is a database, but not a {self._form.name}")
-            if found not in (0, self._form.number):  # 0 is none yet
-                self._form.refuse(found, lambda query: run(query).fetchone())
-            return found
+            if number not in (0, self._form.number):
+                self._form.refuse(number, lambda query: run(query).fetchone())
+            return number
 
     def close(self) -> None:
         """Let go of the file."""
@@ -371,7 +460,7 @@ class SQLiteFile:
         if self._readonly:
             raise self._wrong("is open for reading only")
         try:
-            with self._turn() as connection, _undone(connection):
+            with self._turn() as connection:
                 self._database.writer = id(self)
                 connection.execute("BEGIN IMMEDIATE")
                 self._check_in_place()
@@ -379,7 +468,7 @@ class SQLiteFile:
                 connection.execute("COMMIT")
                 self._check_in_place()
         except sqlite3.Error as error:
-            raise self._wrong(f"cannot be written: {error}") from None
+            raise self._failed("written", error) from None
 
     def _check_in_place(self) -> None:
         """Raise unless the file at the path is still the one that was opened, under one name.
@@ -394,7 +483,7 @@ class SQLiteFile:
         names, same = 1, False
         with suppress(OSError):
             now = [os.stat(path) for path in (self._path, self._database.path)]
-            names, same = now[0].st_nlink, all(os.path.samestat(status, each) for each in now)
+            names, same = now[0].st_nlink, all(os.path.samestat(status, s) for s in now)
         if not stat.S_ISREG(status.st_mode):
             raise self._wrong("must be a regular file, not a pipe, a device or a folder")
         if names > 1:
@@ -412,16 +501,37 @@ class SQLiteFile:
         try:
             with self._turn() as connection:
                 return list(connection.execute(statement, values))
-        except sqlite3.Error as error:
-            what = "read" if statement.startswith("SELECT") else "written"
-            raise self._wrong(f"cannot be {what}: {error}") from None
+        except (sqlite3.Error, UnicodeError) as error:
+            raise self._failed("read or written", error) from None
+
+    def content(self) -> bytes:
+        """Return the bytes of one in memory, as a file would hold them."""
+        content: bytes = self._connection.serialize()
+        return content
+
+    def foreign(self) -> list[str]:
+        """Return what SQLite's own check finds, and what is not as this format made it."""
+        made = {**self._form.tables, **self._form.triggers}
+        present = dict(self.run("SELECT name, sql FROM sqlite_master"))
+        checked = [str(text) for (text,) in self.run("PRAGMA integrity_check")]
+        return [
+            *(text for text in checked if text != "ok"),
+            # Somebody else's trigger can drop what is written.
+            *(f"{n!r} does not belong in a {self._form.name}" for n in present if n not in made),
+            *(
+                f"{n!r} is not as it was made"
+                for n in present
+                if made.get(n) not in (None, present[n])
+            ),
+            *(f"{n!r} is gone" for n in made if n not in present),
+        ]
 
 
 # -- the ledger in SQLite --------------------------------------------------------------------------
 
 FORMAT = Format(
     name="ledger",
-    number=3,  # of what entries say, too
+    number=4,  # of what entries say, too
     tables={
         "entries": "CREATE TABLE entries (number INTEGER PRIMARY KEY CHECK (number > 0), "
         "at TEXT NOT NULL, body TEXT NOT NULL, digest TEXT NOT NULL)",
@@ -436,30 +546,19 @@ FORMAT = Format(
     },
     writer="SELECT json_extract(body, '$.version') FROM entries "
     "WHERE json_extract(body, '$.version') IS NOT NULL ORDER BY number DESC",
-    earlier="its runs did not say what each may cost: keep it as a record, and start a new one "
-    "whose budgets exclude what the old one has spent",
+    earlier="ledgers written before 0.3.0 are not read, because their runs did not say what each "
+    "may cost. Keep it as a record, and start a new one whose budgets exclude what the old one "
+    "has spent",
 )
 
 
-def row_of(values: Sequence[Any]) -> Row:
-    """Return an entry as it was stored; refuse one that cannot have been written by a ledger."""
-    number, at, body, digest, sealed = values
-    if [type(number), type(at), type(body), type(digest)] != [int, str, str, str]:
-        raise LedgerError(f"entry {number!r:.20} holds something else than text")
-    if not isinstance(sealed, str | None):
-        raise LedgerError(f"the sealed part of entry {number} holds something else than text")
-    return Row(number, at, body, digest, sealed)
-
-
-class SQLiteStore(SQLiteFile, Store):
+class SQLiteStore(SQLiteFile, Tables):
     """A ledger in one file, for its owner only: the sealed parts are in there, too."""
 
     shared = False
 
-    def __init__(
-        self, path: Path, *, create: bool = True, readonly: bool = False, patience: float = 60.0
-    ) -> None:
-        super().__init__(path, FORMAT, create=create, readonly=readonly, patience=patience)
+    def __init__(self, path: str | os.PathLike[str], form: Format = FORMAT, **options: Any) -> None:
+        super().__init__(path, form, **options)
 
     def reconnect(self) -> None:
         """Nothing to do: a file's commit is never in doubt."""
@@ -473,45 +572,6 @@ class SQLiteStore(SQLiteFile, Store):
     def problems(self) -> list[str]:
         """Return what SQLite's own check finds, what does not belong, and lost sealed rows."""
         try:
-            found = [str(text) for (text,) in self.run("PRAGMA integrity_check")]
-            there = dict(self.run("SELECT name, sql FROM sqlite_master"))
-            orphans = self.run(
-                "SELECT number FROM sealed WHERE number NOT IN (SELECT number FROM entries)"
-            )
+            return self.foreign() + self._orphans()
         except LedgerError as error:
             return [str(error)]
-        belongs = {**FORMAT.tables, **FORMAT.triggers}
-        changed = [name for name, sql in there.items() if belongs.get(name, sql) != sql]
-        return [
-            *(text for text in found if text != "ok"),
-            # A trigger of somebody else's can drop what is written.
-            *(f"{name!r} does not belong in a ledger" for name in there if name not in belongs),
-            *(f"{name!r} is not as it was made" for name in changed),
-            *(f"{name!r} is gone" for name in belongs if name not in there),
-            *(f"sealed row {number} belongs to no entry" for (number,) in orphans),
-        ]
-
-    @classmethod
-    def of(cls, rows: Sequence[Row]) -> SQLiteStore:
-        """Return a copy in memory."""
-        copy = cls(Path(":memory:"))
-        with copy.transaction():
-            for row in rows:
-                copy.append(row)
-        return copy
-
-    def packed(self) -> bytes:
-        """Return a copy in memory as the bytes of its file."""
-        content: bytes = self._connection.serialize()
-        return content
-
-    @classmethod
-    def unpacked(cls, data: bytes) -> SQLiteStore:
-        """Return what :meth:`packed` was called on; refuse what is no ledger."""
-        copy = cls(Path(":memory:"))
-        try:
-            copy._connection.deserialize(data)
-            copy._check(create=False)
-        except sqlite3.Error as error:
-            raise copy._wrong(f"cannot be read: {error}") from None
-        return copy

@@ -23,20 +23,20 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 
 def mechanism_of(parameters: Mapping[str, Any]) -> Mechanism:
     """Return the mechanism whose ``parameters()`` these are."""
-    given = dict(parameters)
-    name = given.pop("mechanism", None)
+    settings = dict(parameters)
+    name = settings.pop("mechanism", None)
     if name not in MECHANISMS:
-        known = ", ".join(MECHANISMS)
-        raise InputError("mechanism", f"must be one of {known}", name)
+        choices = ", ".join(MECHANISMS)
+        raise InputError("mechanism", f"must be one of {choices}", name)
     try:
-        if isinstance(given.get("gate"), Mapping):
-            given["gate"] = Gate(**{k: v for k, v in given["gate"].items() if k != "kind"})
-        return MECHANISMS[name](**given)
+        if isinstance(settings.get("gate"), Mapping):
+            settings["gate"] = Gate(**{k: v for k, v in settings["gate"].items() if k != "kind"})
+        return MECHANISMS[name](**settings)
     except TypeError as error:
-        kinds = [MECHANISMS[name], *([Gate] if "gate" in given else [])]
-        known = ", ".join(item.name for kind in kinds for item in fields(kind) if item.init)
+        kinds = [MECHANISMS[name], *([Gate] if "gate" in settings else [])]
+        choices = ", ".join(item.name for kind in kinds for item in fields(kind) if item.init)
         raise InputError(
-            f"mechanism {name!r} takes {known}; {str(error).split('() ')[-1]}"
+            f"mechanism {name!r} takes {choices}; {str(error).split('() ')[-1]}"
         ) from None
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
-from itertools import product
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr
 
-from ..accounting.gaussian import GaussianLink
 from ..accounting.renyi import Floats, Orders, check_orders
 from ..entropy import Entropy
 from ..errors import InputError, UnavailableError, finite, positive, whole
@@ -27,8 +25,7 @@ ABSTAIN = -1
 Labels = npt.NDArray[np.int8]
 Bools = npt.NDArray[np.bool_]
 
-_OURS: set[str] = set()  # names that are taken
-_DRAWS = 200  # of a mechanism that does not say its probabilities: a mean is right to 0.04
+_RESERVED: set[str] = set()  # names of privote's own mechanisms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,32 +65,6 @@ class Gate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counted:
-    """How parties who hide their ballots from each other count them: in whole numbers.
-
-    Attributes
-    ----------
-    vote
-        The noise on a label's margin, in votes: twice what its yeses count, less the voters.
-    unit
-        What a full yes counts, and so the most by which a ballot moves what yeses count.
-    weights
-        What a yes counts by the number of yeses of its ballot, (labels + 1,); None: always 1.
-    neutral
-        Whether a missing vote counts for neither side; else it is a no.
-    """
-
-    vote: GaussianLink
-    unit: int = 1
-    weights: tuple[int, ...] | None = None
-    neutral: bool = False
-
-    def __post_init__(self) -> None:
-        if self.weights is None and self.unit != 1:
-            raise InputError("unit", "must be 1 without `weights`", self.unit)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Mechanism(ABC):
     """A map from a tally to the exact distribution over outcomes.
 
@@ -113,23 +84,24 @@ class Mechanism(ABC):
     name: ClassVar[str]
     #: What an allowance counts: single votes, or whole ballots.
     contribution_unit: ClassVar[str] = "ballot"
-    #: Whether saying no to every label and saying nothing are the same.
+    #: Whether a ballot without a yes and a missing ballot are the same.
     missing_counts_as_no: ClassVar[bool] = True
-    #: Of what is drawn: int8 for labels, int64 for tallies.
+    #: The type of what is drawn: int8 for labels, int64 for tallies.
     outcomes: ClassVar[type] = np.int8
-    bounds: ClassVar[tuple[str, ...]] = ("exact", "pate2018")
-    worst_case_bounds: ClassVar[tuple[str, ...]] = ("exact", "gaussian")
+    #: The bounds that `rdp` and `worst_case_rdp` know.
+    _bounds: ClassVar[tuple[str, ...]] = ("exact",)
+    _worst_case_bounds: ClassVar[tuple[str, ...]] = ("exact", "gaussian")
 
     gate: Gate | None = None
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
-        # Under another's name it would go on with the other's charges in a ledger.
+        # Under another's name it would continue that mechanism's allowance in a ledger.
         if "name" not in vars(cls):
             cls.name = f"{cls.__module__}:{cls.__qualname__}"
         elif cls.__module__.startswith(f"{__package__}."):
-            _OURS.add(cls.name)
-        elif cls.name in _OURS:
+            _RESERVED.add(cls.name)
+        elif cls.name in _RESERVED:
             raise TypeError(f"name {cls.name!r} is already the name of a privote mechanism")
 
     def __post_init__(self) -> None:
@@ -170,18 +142,14 @@ class Mechanism(ABC):
     # -- facts, each with the answer of most mechanisms --------------------------------------------
 
     @property
-    def most_ones(self) -> int | None:
+    def max_positives(self) -> int | None:
         """How many ones a ballot may have; None if any number."""
         return None
 
     @property
     def resolution(self) -> int:
-        """How many steps a whole vote has that may be a part of one; 1 where it is 0 or 1."""
+        """How many steps a vote in [0, 1] is rounded to; 1 where it is 0 or 1."""
         return 1
-
-    def counts_missing(self, missing: bool) -> bool:
-        """Return whether a missing vote, if there may be one, counts for neither side."""
-        return False
 
     def margin_grid(self, voters: int, missing: bool) -> MarginGrid | None:
         """Return the levels by which cells are priced; None where a cost is no sum over cells."""
@@ -192,79 +160,14 @@ class Mechanism(ABC):
         """Return the names of all settings."""
         return tuple(field.name for field in fields(cls))
 
-    @classmethod
-    def needs(cls) -> tuple[str, ...]:
-        """Return the settings that cannot be left out."""
-        return tuple(
-            field.name
-            for field in fields(cls)
-            if field.default is MISSING and field.default_factory is MISSING
-        )
+    def outcome_probabilities(self, votes: Any) -> Any:
+        """Return how likely each outcome is: what is drawn, and what an audit compares with.
 
-    # -- what planning asks of it ------------------------------------------------------------------
-
-    def noise_free(self, block: Block) -> Bools:
-        """Return what the voters want (queries, labels): labels with more yes than no."""
-        return np.asarray(block.margins(missing_is_no=False) > 0)
-
-    def cell_probabilities(self, tally: Any) -> Floats:
-        """Return the probability of 0, 1 and ABSTAIN in each cell: (queries, labels, 3).
-
-        Here the shares among simulated draws; a mechanism that knows them says them exactly.
+        (queries, labels, 2 or 3) where labels are drawn one by one: 0, 1 and, with a gate, ABSTAIN.
+        (queries, rows) where a row is drawn as a whole: rows of 0 and 1 (with a gate -1, too) in
+        the order of ``itertools.product``.
         """
-        drawn = [self.draw(tally, Entropy(seed)) for seed in range(_DRAWS)]
-        shares = [np.mean([each == outcome for each in drawn], axis=0) for outcome in (0, 1, -1)]
-        return np.stack(shares, axis=-1)
-
-    # -- what an audit asks of it ------------------------------------------------------------------
-
-    @classmethod
-    def audited(cls) -> tuple[Mechanism, ...]:
-        """Return every feature but a gate once, with so little noise that flaws show."""
-        make: Any = cls
-        if "sigma" not in cls.settings():
-            raise UnavailableError(f"{cls.name} has no sigma, so it must define audited")
-        return (make(sigma=2.0),)
-
-    def every_ballot(self, labels: int, *, missing: bool = False) -> Labels:
-        """Return every ballot that a voter may cast: (ballots, labels), -1 for a missing vote."""
-        ballots = vectors(labels, (0, 1, -1) if missing else (0, 1))
-        most = self.most_ones
-        return ballots if most is None else ballots[(ballots == 1).sum(axis=1) <= most]
-
-    def every_outcome(self, labels: int) -> Labels:
-        """Return every row of labels that may be released: (outcomes, labels)."""
-        return vectors(labels, (0, 1) if self.gate is None else (0, 1, ABSTAIN))
-
-    def joint_probabilities(self, votes: Any) -> Floats:
-        """Return the probability of each of :meth:`every_outcome`: (queries, outcomes)."""
-        raise UnavailableError(f"{self.name} must define joint_probabilities for an exact audit")
-
-    def joint_log_probs(self, votes: Any) -> Floats:
-        """Return the logarithms of :meth:`joint_probabilities`: (queries, outcomes)."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.joint_probabilities(votes))
-
-    # -- what a coalition asks of it ---------------------------------------------------------------
-
-    def counted(self, labels: int) -> Counted:
-        """Return how a coalition counts ballots on so many labels; most mechanisms cannot be."""
-        raise UnavailableError(
-            "mechanism",
-            "must be binary or tau in a coalition, or decide each label by its own margin",
-            self,
-        )
-
-    def with_grid(self, steps: int) -> Mechanism:
-        """Return the same mechanism with weights of ballots in whole steps: itself if it has none.
-
-        Parameters
-        ----------
-        steps
-            How many of them a full vote has.
-        """
-        del steps
-        return self
+        raise UnavailableError(f"{self.name} must define outcome_probabilities for an exact audit")
 
     # -- what every user calls -------------------------------------------------------------------
 
@@ -293,14 +196,14 @@ class Mechanism(ABC):
         ``"exact"`` covers every neighbour in both directions and adds over queries;
         ``"pate2018"`` is the published bound, to compare with.
         """
-        self._check_bound(bound, self.bounds)
+        self._check_bound(bound, self._bounds)
         orders = check_orders(orders)
         ballots = self._accept(votes)
         return np.concatenate([self.cost(self.tally(b), orders, bound) for b in ballots.blocks()])
 
     def total_rdp(self, votes: Any, orders: Orders | None = None, bound: str = "exact") -> Floats:
         """Return the sum of :meth:`rdp` over queries, streamed: (orders,)."""
-        self._check_bound(bound, self.bounds)
+        self._check_bound(bound, self._bounds)
         orders = check_orders(orders)
         total = np.zeros(len(orders))
         for block in self._accept(votes).blocks():
@@ -321,7 +224,7 @@ class Mechanism(ABC):
         return bill
 
     def contribution_rdp(self, voters: int, labels: int, orders: Orders | None = None) -> Floats:
-        """Return what one contribution costs at most (ACCOUNTING: the unit of an allowance)."""
+        """Return what one contribution, the unit of an allowance, costs at most: (orders,)."""
         return self.worst_case_rdp(voters, labels, orders)
 
     def parameters(self) -> dict[str, Any]:
@@ -349,10 +252,12 @@ class Mechanism(ABC):
         if bound not in known:
             raise InputError("bound", f"must be one of {', '.join(known)}", bound)
 
-
-def vectors(labels: int, values: tuple[int, ...]) -> Labels:
-    """Return every row of so many of the values: (rows, labels)."""
-    return np.array(list(product(values, repeat=labels)), np.int8)
+    def _check_worst_case(
+        self, voters: int, labels: int, orders: Orders | None, bound: str
+    ) -> Floats:
+        self._check_bound(bound, self._worst_case_bounds)
+        check_electorate(voters, labels)
+        return check_orders(orders)
 
 
 def check_electorate(voters: int, labels: int) -> None:

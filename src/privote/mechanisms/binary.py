@@ -12,8 +12,7 @@ import numpy.typing as npt
 from ..accounting.gaussian import GaussianLink
 from ..accounting.renyi import Floats
 from ..errors import UnavailableError
-from .base import Counted, Mechanism
-from .cells import SEARCHED_VOTERS, CellTally, VoteMechanism, costliest_move, worst_of_all
+from .cells import SEARCHED_VOTERS, MarginGrid, VoteMechanism, costliest_move, worst_of_all
 
 _SCAN_VOTERS = 2000  # up to here a worst case scans every margin; beyond, it searches real tallies
 
@@ -46,8 +45,8 @@ class BinaryVoting(VoteMechanism):
     """
 
     name: ClassVar[str] = "binary"
-    bounds: ClassVar[tuple[str, ...]] = ("exact", "pate2018")
-    worst_case_bounds: ClassVar[tuple[str, ...]] = ("exact", "gaussian")
+    _bounds: ClassVar[tuple[str, ...]] = ("exact", "pate2018")
+    _worst_case_bounds: ClassVar[tuple[str, ...]] = ("exact", "gaussian")
 
     sigma: float
     quota: float | None = None
@@ -55,7 +54,7 @@ class BinaryVoting(VoteMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        link = self._link
+        link = self.link
         for name in ("sigma", "quota", "false_alarm"):
             object.__setattr__(self, name, getattr(link, name))
         if self.gate is not None and link.has_bar and self.quota != 0.5:
@@ -65,39 +64,30 @@ class BinaryVoting(VoteMechanism):
             )
 
     @property
-    def _link(self) -> GaussianLink:
+    def link(self) -> GaussianLink:
+        """From a margin to the probability of a 1."""
         return GaussianLink(sigma=self.sigma, quota=self.quota, false_alarm=self.false_alarm)
 
     def vote_log_probs(self, margins: npt.NDArray[Any], voters: int) -> Floats:
         """Return log Pr[0], log Pr[1]: (..., 2)."""
-        return self._link.log_probs(margins, voters)
+        return self.link.log_probs(margins, voters)
 
     @property
     def rises(self) -> bool:
         """Without a gate a label is one bit, and the link rises."""
         return self.gate is None
 
-    @classmethod
-    def audited(cls) -> tuple[Mechanism, ...]:
-        """Return every bar."""
-        bars = cls(sigma=2.0, quota=0.3), cls(sigma=2.0, false_alarm=0.05)
-        return cls(sigma=2.0), *bars
-
     def counts_missing(self, missing: bool) -> bool:
         """Return whether a missing vote counts for neither side here; with a bar it is a no."""
         return missing and self.quota is None and self.false_alarm is None
 
-    def counted(self, labels: int) -> Counted:
-        """Return how a coalition counts: each yes is one."""
-        del labels
-        return Counted(vote=self._link, neutral=self.counts_missing(True))
-
-    def _cell_cost(
-        self, margins: npt.NDArray[Any], tally: CellTally, orders: Floats, bound: str
+    def cell_costs(
+        self, grid: MarginGrid, margins: npt.NDArray[Any], orders: Floats, bound: str = "exact"
     ) -> Floats:
+        """Return the worst cost of a cell at each margin, or Theorem 6: (margins, orders)."""
         if bound != "pate2018":
-            return super()._cell_cost(margins, tally, orders, bound)
-        return self._theorem6(margins, tally.voters, self.sigma, orders)
+            return super().cell_costs(grid, margins, orders, bound)
+        return self._theorem6(margins, grid.voters, self.sigma, orders)
 
     def _worst_vote(self, voters: int, orders: Floats, bound: str) -> Floats:
         gate = 0.0 if self.gate is None else 0.5 / self.gate.sigma**2
@@ -112,7 +102,7 @@ class BinaryVoting(VoteMechanism):
 @lru_cache(maxsize=64)
 def _searched(mech: BinaryVoting, voters: int, orders: tuple[float, ...]) -> Floats:
     """Return the costliest change of one vote at any real margin: (orders,)."""
-    link = mech._link
+    link = mech.link
     bar = 2 * link.bar(voters) - voters
     if mech.gate is None and abs(bar) < voters:
         # Margins from the bar, where the cost is: exact beside any number of voters.

@@ -18,10 +18,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting.exact import LogProbs, shift_costs
 from ..accounting.pate2018 import theorem6
-from ..accounting.renyi import Floats, Orders, check_orders
-from ..accounting.worst_case import supremum
+from ..accounting.renyi import Floats, Orders
+from ..accounting.worst_case import LogProbs, shift_costs, supremum
 from ..entropy import Chances, Entropy
 from ..errors import InputError, UnavailableError
 from ..votes.cube import Block, Counts, DenseBlock
@@ -61,10 +60,10 @@ class CellMechanism(Mechanism):
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
-        own = vars(cls)
-        if "log_probs" in own:
+        members = vars(cls)
+        if "log_probs" in members:
             raise TypeError(f"{cls.__name__} must define vote_log_probs")
-        if "vote_log_probs" not in own or {"worst_case_rdp", "_worst_vote"} & own.keys():
+        if "vote_log_probs" not in members or {"worst_case_rdp", "_worst_vote"} & members.keys():
             return
         if cls.worst_case_rdp is not VoteMechanism.worst_case_rdp or (
             getattr(cls, "_worst_vote", None) is not VoteMechanism._worst_vote
@@ -96,32 +95,9 @@ class CellMechanism(Mechanism):
 
     def outcome_probabilities(self, votes: Any) -> Floats:
         """Return the probability of 0, 1 (and ABSTAIN) in each cell: (queries, labels, 2 or 3)."""
-        return np.asarray(np.exp(self._cells(votes)))
-
-    def _cells(self, votes: Any) -> Floats:
         tallies = [self.tally(block) for block in self._accept(votes).blocks()]
-        return np.concatenate([self.log_probs(t.margins, t.voters) for t in tallies])
-
-    def joint_probabilities(self, votes: Any) -> Floats:
-        """Return the probability of each whole row: the labels are drawn one by one."""
-        return np.asarray(self._of_rows(self.outcome_probabilities(votes)).prod(axis=-1))
-
-    def joint_log_probs(self, votes: Any) -> Floats:
-        """Return the log-probability of each whole row, however rare it is."""
-        return np.asarray(self._of_rows(self._cells(votes)).sum(axis=-1))
-
-    def _of_rows(self, cells: Floats) -> Floats:
-        """Return what each cell of each possible row has: (queries, outcomes, labels)."""
-        rows = self.every_outcome(cells.shape[1])  # ABSTAIN, -1, is the last column
-        return np.asarray(cells[:, np.arange(cells.shape[1]), rows])
-
-    def cell_probabilities(self, tally: CellTally) -> Floats:
-        """Return the probability of 0, 1 and ABSTAIN in each cell: (queries, labels, 3)."""
-        levels, index = self._levels(tally)
-        table = np.exp(self.log_probs(levels, tally.voters))
-        if self.gate is None:
-            table = np.concatenate([table, np.zeros((len(table), 1))], axis=1)
-        return np.asarray(table[index])
+        cells = np.concatenate([self.log_probs(t.margins, t.voters) for t in tallies])
+        return np.asarray(np.exp(cells))
 
     def draw(self, tally: CellTally, entropy: Entropy) -> Labels:
         """Draw 0, 1 or ABSTAIN for every cell (queries, labels)."""
@@ -141,8 +117,8 @@ class CellMechanism(Mechanism):
 
         def chances(at: slice) -> Chances:
             levels, index = self._levels(replace(tally, counted=cells[at]))
-            found = log_probs(levels, tally.voters)
-            return found[:, 1], found[:, 0], index
+            table = log_probs(levels, tally.voters)
+            return table[:, 1], table[:, 0], index
 
         return entropy.coins(cells.size, chances).reshape(tally.counted.shape)
 
@@ -178,19 +154,16 @@ class VoteMechanism(CellMechanism):
     """
 
     contribution_unit: ClassVar[str] = "vote"
-    bounds: ClassVar[tuple[str, ...]] = ("exact",)
-    worst_case_bounds: ClassVar[tuple[str, ...]] = ("exact",)
+    _worst_case_bounds: ClassVar[tuple[str, ...]] = ("exact",)
 
     @property
     def rises(self) -> bool:
         """Whether a cell releases one bit that never gets likelier to be 1 by losing a yes."""
         return False
 
-    def noise_free(self, block: Block) -> Bools:
-        """Return which labels are likelier 1 than 0: (queries, labels)."""
-        tally = self.tally(block)
-        vote = self.vote_log_probs(tally.margins, tally.voters)
-        return np.asarray(vote[..., 1] > vote[..., 0])
+    def counts_missing(self, missing: bool) -> bool:
+        """Return whether a missing vote, if there may be one, counts for neither side."""
+        return False
 
     def tally(self, block: Block) -> CellTally:
         """Return the margins (queries, labels)."""
@@ -201,24 +174,21 @@ class VoteMechanism(CellMechanism):
         """Return the levels that a cell can stand at, with what it costs there."""
         return MarginGrid(self, voters, self.counts_missing(missing))
 
-    def level_costs(
-        self, margins: npt.NDArray[Any], voters: int, missing: bool, orders: Floats
-    ) -> Floats:
-        """Return the worst two-sided cost of a cell at each margin: (margins, orders)."""
-        return np.asarray(self._directed(margins, voters, missing, orders).max(axis=(1, 2)))
-
     def _levels(self, tally: CellTally) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
         # All margins there can be take less time than a search for those that there are, unless
         # cells are few.
         if tally.voters > max(_TABLE_VOTERS, tally.counted.size):
             return super()._levels(tally)
-        ladder = MarginGrid(self, tally.voters, tally.missing)
-        return ladder.margins, ladder.places(tally.counted)
+        grid = self._grid(tally)
+        return grid.margins, grid.places(tally.counted)
+
+    def _grid(self, tally: CellTally) -> MarginGrid:
+        return MarginGrid(self, tally.voters, tally.missing)
 
     def cost(self, tally: CellTally, orders: Floats, bound: str) -> Floats:
         """Price each query: the sum over labels of the worst neighbour's cost."""
         levels, index = super()._levels(tally)
-        table = self._cell_cost(levels, tally, orders, bound)
+        table = self.cell_costs(self._grid(tally), levels, orders, bound)
         total = np.zeros((len(tally.margins), len(orders)))
         for label in range(index.shape[1]):
             total += table[index[:, label]]
@@ -228,35 +198,22 @@ class VoteMechanism(CellMechanism):
         """Price a whole tally: a histogram of margins times a table."""
         histogram = np.bincount(tally.margins.reshape(-1) + tally.voters)
         levels = np.flatnonzero(histogram)
-        table = self._cell_cost(levels - tally.voters, tally, orders, bound)
+        table = self.cell_costs(self._grid(tally), levels - tally.voters, orders, bound)
         # Not a product of matrices: that adds up in an order of its own on other threads.
         return np.asarray((histogram[levels][:, None] * table).sum(axis=0))
 
-    def _cell_cost(
-        self, margins: npt.NDArray[Any], tally: CellTally, orders: Floats, bound: str
+    def cell_costs(
+        self, grid: MarginGrid, margins: npt.NDArray[Any], orders: Floats, bound: str = "exact"
     ) -> Floats:
-        """Return the cost of a cell at each margin: (margins, orders)."""
-        self._check_bound(bound, self.bounds)
-        return self.level_costs(margins, tally.voters, tally.missing, orders)
-
-    def _directed(
-        self, margins: npt.NDArray[Any], voters: int, missing: bool, orders: Floats
-    ) -> Floats:
-        """Return (margins, 3, 2, orders): costs of a cell by the changing voter's vote 0, 1, -1.
-
-        The changed vote may become anything else, so each is the worst over where it can go. The
-        row of a missing vote is zero where no vote is missing.
-        """
-        if voters <= _TABLE_VOTERS:
-            places = MarginGrid(self, voters, missing).places(margins)
-            return np.asarray(_table(self, voters, missing, tuple(orders))[places])
-        return directed_costs(self, margins, voters, missing, orders)
+        """Return the worst two-sided cost of a cell at each margin: (margins, orders)."""
+        self._check_bound(bound, self._bounds)
+        return np.asarray(grid.directed(margins, orders).max(axis=(1, 2)))
 
     def cost_by_voter(self, block: Block, orders: Floats) -> Floats:
         """Price the block for each voter: flipping all its votes is the worst it can do."""
         tally = self.tally(block)
         levels, index = super()._levels(tally)
-        costs = self._directed(levels, tally.voters, tally.missing, orders)
+        costs = self._grid(tally).directed(levels, orders)
         width = len(levels)
         if isinstance(block, DenseBlock):
             votes = block.votes if tally.missing else block.votes == 1
@@ -277,9 +234,9 @@ class VoteMechanism(CellMechanism):
             np.tensordot(everywhere, costs[:, 0], axes=1), (tally.voters, 2, len(orders))
         ).copy()
         row, label = np.nonzero(ballot)
-        speakers, place = np.unique(voter[row], return_inverse=True)
+        speakers, speaker = np.unique(voter[row], return_inverse=True)
         yes = np.zeros((len(speakers), width), np.int64)
-        np.add.at(yes, (place.reshape(-1), index[query[row], label]), 1)
+        np.add.at(yes, (speaker.reshape(-1), index[query[row], label]), 1)
         bill[speakers] = np.tensordot(everywhere - yes, costs[:, 0], axes=1)
         bill[speakers] += np.tensordot(yes, costs[:, 1], axes=1)
         return bill
@@ -288,9 +245,7 @@ class VoteMechanism(CellMechanism):
         self, voters: int, labels: int, orders: Orders | None = None, bound: str = "exact"
     ) -> Floats:
         """Return what one query costs at most: every label flips at its costliest margin."""
-        self._check_bound(bound, self.worst_case_bounds)
-        orders = check_orders(orders)
-        check_electorate(voters, labels)
+        orders = self._check_worst_case(voters, labels, orders, bound)
         return labels * self._worst_vote(int(voters), orders, bound)
 
     def _worst_vote(self, voters: int, orders: Floats, bound: str) -> Floats:
@@ -308,7 +263,7 @@ class MarginGrid:
     """The levels on which the cells of a tally of single votes stand, and what one costs there.
 
     The cost of a query is the sum over its cells, and one changed ballot moves every cell by at
-    most ``reach`` levels: what prices of consensus are proved for.
+    most ``max_shift`` levels: what prices of consensus are proved for.
     """
 
     mechanism: VoteMechanism
@@ -316,63 +271,66 @@ class MarginGrid:
     missing: bool
 
     @property
-    def reach(self) -> int:
+    def max_shift(self) -> int:
         """How many levels one ballot can move a cell by."""
         return 2 if self.missing else 1
 
     @cached_property
     def margins(self) -> Counts:
         """The margin at each level; without missing votes every other one cannot occur."""
-        return np.arange(-self.voters, self.voters + 1, 3 - self.reach)
+        return np.arange(-self.voters, self.voters + 1, 3 - self.max_shift)
 
     def places(self, margins: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return where each margin stands among the levels, in as few bits as they come in."""
         wide = np.promote_types(margins.dtype, np.min_scalar_type(-2 * self.voters - 1))
-        found = margins.astype(wide)
-        found += self.voters
-        found //= 3 - self.reach
-        return found
+        levels = margins.astype(wide)
+        levels += self.voters
+        levels //= 3 - self.max_shift
+        return levels
 
     def costs(self, levels: slice, orders: Floats) -> Floats:
         """Return the two-sided cost of a cell at some of the levels: (levels, orders)."""
-        margins = self.margins[levels]
-        return self.mechanism.level_costs(margins, self.voters, self.missing, orders)
+        return self.mechanism.cell_costs(self, self.margins[levels], orders)
+
+    def directed(self, margins: npt.NDArray[Any], orders: Floats) -> Floats:
+        """Return (margins, 3, 2, orders): costs of a cell by the changing voter's vote 0, 1, -1.
+
+        The changed vote may become anything else, so each is the worst over where it can go. The
+        row of a missing vote is zero where no vote is missing.
+        """
+        if self.voters <= _TABLE_VOTERS:
+            return np.asarray(_table(self, tuple(orders))[self.places(margins)])
+        return self.computed(margins, orders)
+
+    def computed(self, margins: npt.NDArray[Any], orders: Floats) -> Floats:
+        """Return the same, without a table."""
+        log_probs, voters = _distributions(self.mechanism, self.voters), self.voters
+        if not self.missing:
+            up, down = np.moveaxis(shift_costs(log_probs, margins, (2, -2), voters, orders), 1, 0)
+            return np.stack([up, down, np.zeros_like(up)], axis=1)
+        costs = shift_costs(log_probs, margins, (2, 1, -1, -2), voters, orders)
+        two_up, up, down, two_down = np.moveaxis(costs, 1, 0)
+        worst = np.maximum(two_up, up), np.maximum(two_down, down), np.maximum(up, down)
+        return np.stack(worst, axis=1)
+
+
+@lru_cache(maxsize=32)
+def _table(grid: MarginGrid, orders: tuple[float, ...]) -> Floats:
+    return grid.computed(grid.margins, np.array(orders))
 
 
 def _distributions(mech: VoteMechanism, voters: int) -> LogProbs:
     """Return the log-probabilities of a cell by its margin, checked: they add up to one."""
 
     def log_probs(at: npt.NDArray[Any]) -> Floats:
-        found = mech.log_probs(at, voters)
+        table = mech.log_probs(at, voters)
         # What is drawn and what is priced read this: it must be a distribution.
-        total = np.logaddexp.reduce(found, axis=-1) if found.shape[-1] in (2, 3) else np.inf
+        total = np.logaddexp.reduce(table, axis=-1) if table.shape[-1] in (2, 3) else np.inf
         if not np.abs(total).max(initial=0.0) < 1e-9:
             raise InputError(f"the probabilities of {mech} must add up to 1 at every margin")
-        return found
+        return table
 
     return log_probs
-
-
-def directed_costs(
-    mech: VoteMechanism, margins: npt.NDArray[Any], voters: int, missing: bool, orders: Floats
-) -> Floats:
-    """Return (margins, 3, 2, orders): see :meth:`VoteMechanism._directed`."""
-    log_probs = _distributions(mech, voters)
-    if not missing:
-        up, down = np.moveaxis(shift_costs(log_probs, margins, (2, -2), voters, orders), 1, 0)
-        return np.stack([up, down, np.zeros_like(up)], axis=1)
-    two_up, up, down, two_down = np.moveaxis(
-        shift_costs(log_probs, margins, (2, 1, -1, -2), voters, orders), 1, 0
-    )
-    return np.stack(
-        [np.maximum(two_up, up), np.maximum(two_down, down), np.maximum(up, down)], axis=1
-    )
-
-
-@lru_cache(maxsize=32)
-def _table(mech: VoteMechanism, voters: int, missing: bool, orders: tuple[float, ...]) -> Floats:
-    margins = MarginGrid(mech, voters, missing).margins
-    return directed_costs(mech, margins, voters, missing, np.array(orders))
 
 
 @lru_cache(maxsize=64)

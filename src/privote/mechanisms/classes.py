@@ -17,23 +17,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr, ndtri_exp, roots_legendre
 
 from ..accounting.pate2018 import theorem6
-from ..accounting.renyi import Floats, Orders, check_orders, divergence
+from ..accounting.renyi import Floats, Orders, divergence
 from ..accounting.worst_case import argmax_supremum
 from ..entropy import Entropy
 from ..errors import BallotError, positive
 from ..votes.cube import BallotSource, Block
-from .base import ABSTAIN, Gate, Labels, Mechanism, check_electorate
+from .base import (
+    ABSTAIN,
+    Gate,
+    Labels,
+    Mechanism,
+)
 
 _PANEL = 1.0  # in units of sigma
 _NODES, _NODE_WEIGHTS = roots_legendre(20)
-_REACH = 9.0  # every integrand is log-concave with curvature >= 1: e^-40 beyond 9 of its mode
+_TRUNCATION = 9.0  # every integrand is log-concave with curvature >= 1: e^-40 beyond 9 of its mode
 _WIDE = 80.0  # beyond this span, integrate around each mode instead of everywhere
 # The product of a huge number of cdfs climbs from 0 to 1 within a sliver; panels split at its
 # quantiles e^-t resolve it whatever the number is.
@@ -82,6 +87,8 @@ class ClassMechanism(Mechanism):
     ``sigma`` is PATE's sigma_GNMax: the count of every class gets its own N(0, sigma^2).
     """
 
+    _bounds: ClassVar[tuple[str, ...]] = ("exact", "pate2018")
+
     sigma: float
 
     def __post_init__(self) -> None:
@@ -92,25 +99,25 @@ class ClassMechanism(Mechanism):
     def classes(self, labels: int) -> int:
         """Return M, the number of classes."""
 
-    @abstractmethod
-    def holding(self, labels: int) -> int:
-        """Return how many of the classes hold one given label, exactly."""
-
     def _vote(
         self, block: Block
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.bool_]]:
         """Return (query, voter, ballot) of every vote for a class; refuse other ballots."""
         query, voter, cast = block.speakers()
         size = cast.sum(axis=1)
-        over = np.flatnonzero(size > (block.labels if self.most_ones is None else self.most_ones))
+        limit = block.labels if self.max_positives is None else self.max_positives
+        over = np.flatnonzero(size > limit)
         if len(over):
-            at = int(over[0])
+            first = int(over[0])
             raise BallotError(
                 *self._refusal,
-                sealed=f"voter {voter[at]} has {size[at]} positives on query "
-                f"{block.start + query[at]}: labels {np.flatnonzero(cast[at]).tolist()}",
+                sealed=f"voter {voter[first]} has {size[first]} positives on query "
+                f"{block.start + query[first]}: labels {np.flatnonzero(cast[first]).tolist()}",
             )
-        return query, voter, cast
+        if not self.missing_counts_as_no:
+            return query, voter, cast
+        speaks = cast.any(axis=1)
+        return query[speaks], voter[speaks], cast[speaks]
 
     @property
     @abstractmethod
@@ -128,24 +135,11 @@ class ClassMechanism(Mechanism):
         for block in ballots.blocks():
             self._vote(block)
 
-    def every_outcome(self, labels: int) -> Labels:
-        """Return every class as a row of labels, then with a gate the row held back as a whole."""
-        rows = self._every_class(labels)
-        held = np.full((0 if self.gate is None else 1, labels), ABSTAIN, np.int8)
-        return np.concatenate([rows, held])
-
-    def _every_class(self, labels: int) -> Labels:
-        """Return every class as a row of labels; only where there are few."""
-        return self.every_ballot(labels)
-
     def gate_probs(self, tally: ClassTally) -> Floats:
         """Return the probability that each query is held back, and that it is answered."""
         if self.gate is None:
             return np.tile([0.0, 1.0], (len(tally.profiles), 1))
         return np.asarray(np.exp(self.gate.log_probs(tally.profiles[:, 0])))
-
-    def _may_be_silent(self, block: Block) -> bool:
-        return block.missing
 
     def tally(self, block: Block) -> ClassTally:
         """Count the classes of each query."""
@@ -157,7 +151,7 @@ class ClassMechanism(Mechanism):
         else:
             first, code = np.zeros(0, np.intp), np.zeros(0, np.intp)
         kinds = max(1, len(first))
-        key, place, count = np.unique(
+        key, run, count = np.unique(
             query * kinds + code.reshape(-1), return_inverse=True, return_counts=True
         )
         run_query, run_class = key // kinds, key % kinds
@@ -174,9 +168,10 @@ class ClassMechanism(Mechanism):
             profiles,
             winners,
             np.asarray(cast[first]).reshape(-1, block.labels),
-            np.stack([query, voter, rank[place.reshape(-1)]], axis=1),
+            np.stack([query, voter, rank[run.reshape(-1)]], axis=1),
             block.voters,
-            self._may_be_silent(block),
+            # Where a ballot of zeros is one of nobody, a neighbour may always fall silent.
+            block.missing or self.missing_counts_as_no,
         )
 
     def _contest(self, profile: tuple[int, ...], labels: int) -> Contest:
@@ -193,8 +188,8 @@ class ClassMechanism(Mechanism):
             contest = self._contest(profile, tally.ballots.shape[1])
             levels, log_mult = contest.levels()
             wins = contest.win_log_probs()
-            for place, count in enumerate(profile):
-                table[rows, place] = wins[levels == count][0]
+            for column, count in enumerate(profile):
+                table[rows, column] = wins[levels == count][0]
             if contest.unvoted:
                 table[rows, width] = wins[-1] + log_mult[-1]
         return table
@@ -204,10 +199,10 @@ class ClassMechanism(Mechanism):
         table = self.win_log_probs(tally)
         labels = tally.ballots.shape[1]
         queries, width = tally.profiles.shape
-        place = entropy.categorical(table)
+        winner = entropy.categorical(table)
         drawn = np.zeros((queries, labels), np.int8)
-        voted = place < width
-        drawn[voted] = tally.ballots[tally.winners[voted, place[voted]]]
+        voted = winner < width
+        drawn[voted] = tally.ballots[tally.winners[voted, winner[voted]]]
         for row in np.flatnonzero(~voted):
             seen = tally.ballots[tally.winners[row][tally.profiles[row] > 0]]
             drawn[row] = self._draw_unvoted(seen, labels, entropy)
@@ -215,36 +210,6 @@ class ClassMechanism(Mechanism):
             gate = self.gate.log_probs(tally.profiles[:, 0])
             drawn[~entropy.bernoulli(gate[:, 1], gate[:, 0])] = ABSTAIN
         return drawn
-
-    def cell_probabilities(self, tally: ClassTally) -> Floats:
-        """Return the probability of 0, 1 and ABSTAIN in each cell: (queries, labels, 3)."""
-        one = self._chance_of_one(tally)
-        abstain, answer = np.split(self.gate_probs(tally), 2, 1)
-        zero = np.maximum(0.0, 1 - one)
-        parts = zero * answer, one * answer, np.broadcast_to(abstain, one.shape)
-        return np.stack(parts, axis=-1)
-
-    def _chance_of_one(self, tally: ClassTally) -> Floats:
-        """Return the probability of a 1 in each cell of an answered query: (queries, labels)."""
-        wins = np.exp(self.win_log_probs(tally))
-        labels = tally.ballots.shape[1]
-        one = np.zeros((len(wins), labels))
-        taken = np.zeros((len(wins), labels), np.int64)  # classes with votes that hold the label
-        for place in range(tally.profiles.shape[1]):
-            voted = tally.profiles[:, place] > 0
-            cast = tally.ballots[tally.winners[voted, place]]
-            one[voted] += wins[voted, place, None] * cast
-            taken[voted] += cast
-        seen = (tally.profiles > 0).sum(axis=1)[:, None]
-        # Of the classes without a vote, the share that holds the label. There may be 2^5000: the
-        # division is of exact integers, once for each pair of counts.
-        everywhere, holding = self.classes(labels), self.holding(labels)
-        wide = int(taken.max(initial=0)) + 1
-        pairs, at = np.unique(seen * wide + taken, return_inverse=True)
-        shares = [
-            (holding - pair % wide) / max(everywhere - pair // wide, 1) for pair in pairs.tolist()
-        ]
-        return np.asarray(one + wins[:, -1:] * np.asarray(shares)[at.reshape(taken.shape)])
 
     def cost(self, tally: ClassTally, orders: Floats, bound: str) -> Floats:
         """Price each query: the worst move of any one ballot."""
@@ -274,7 +239,7 @@ class ClassMechanism(Mechanism):
     def cost_by_voter(self, block: Block, orders: Floats) -> Floats:
         """Price the block for each voter: the worst place its one vote could have been."""
         tally = self.tally(block)
-        query, voter, place = tally.voter_class.T
+        query, voter, rank = tally.voter_class.T
         bill = np.zeros((tally.voters, 2, len(orders)))
         for profile, rows in tally.contests():
             contest = self._contest(profile, tally.ballots.shape[1])
@@ -282,7 +247,7 @@ class ClassMechanism(Mechanism):
             levels, _ = contest.levels()
             here = np.isin(query, rows)
             level_of = np.array([np.flatnonzero(levels == count)[0] for count in profile], np.int64)
-            np.add.at(bill, voter[here], costs[level_of[place[here]]])
+            np.add.at(bill, voter[here], costs[level_of[rank[here]]])
             if tally.silent:
                 spoke = np.bincount(voter[here], minlength=tally.voters)
                 bill += (len(rows) - spoke)[:, None, None] * costs[-1]
@@ -292,9 +257,7 @@ class ClassMechanism(Mechanism):
         self, voters: int, labels: int, orders: Orders | None = None, bound: str = "exact"
     ) -> Floats:
         """Return what one query costs at most: one vote leaves one class and joins another."""
-        self._check_bound(bound, self.worst_case_bounds)
-        orders = check_orders(orders)
-        check_electorate(voters, labels)
+        orders = self._check_worst_case(voters, labels, orders, bound)
         vote = orders / self.sigma**2
         if bound == "exact":
             vote = _worst_move(self.sigma, tuple(orders))
@@ -382,9 +345,9 @@ class _Integrals:
     def moved(self, a: int | None, b: int | None) -> Floats:
         """Return the log-product after one class of level a lost a vote, one of level b got it."""
         product = self._product
-        for place, change in ((a, -1.0), (b, 1.0)):
-            if place is not None:
-                level = float(self.levels[place])
+        for index, change in ((a, -1.0), (b, 1.0)):
+            if index is not None:
+                level = float(self.levels[index])
                 product = product - self.log_cdf(level) + self.log_cdf(level + change)
         return product
 
@@ -395,8 +358,8 @@ class _Integrals:
     def win(self, products: Floats, level: float) -> Floats:
         """Return log Pr[one class with this count wins] under each product: (products,)."""
         deviation = self.x - level * self.unit
-        own = self._log_w - 0.5 * deviation * deviation - _HALF_LOG_2PI - self.log_cdf(level)
-        terms = products + own
+        density = self._log_w - 0.5 * deviation * deviation - _HALF_LOG_2PI - self.log_cdf(level)
+        terms = products + density
         peak = terms.max(axis=-1, keepdims=True)
         return np.asarray(peak[..., 0] + np.log(np.exp(terms - peak).sum(axis=-1)))
 
@@ -421,8 +384,8 @@ def _grid(means: Floats, log_mult: Floats, shift: float) -> tuple[Floats, Floats
     """Return nodes and log-weights, in units of sigma, that serve every class and neighbour."""
     # Only the crowd on the lowest level can be large; its maximum has cdf e^-t at these marks.
     marks = means[-1] + _quantile(_LOG_QUANTILES - log_mult[-1])
-    low = max(means[-1] - _REACH, marks[0]) - shift
-    high = max(means[0], marks[-1]) + _REACH + shift
+    low = max(means[-1] - _TRUNCATION, marks[0]) - shift
+    high = max(means[0], marks[-1]) + _TRUNCATION + shift
     spans = [(low, high)]
     if high - low > _WIDE:
         spans = _windows(means, log_mult, shift, low, high)
@@ -451,13 +414,13 @@ def _windows(
             pull = np.exp(log_mult - 0.5 * z * z - _HALF_LOG_2PI - log_ndtr(z)).sum(axis=1)
         rising = pull > middle - means
         left, right = np.where(rising, middle, left), np.where(rising, right, middle)
-    reach = _REACH + 2 * shift
+    radius = _TRUNCATION + 2 * shift
     spans: list[tuple[float, float]] = []
     for mode in np.sort(left):
-        if spans and mode - reach <= spans[-1][1]:
-            spans[-1] = (spans[-1][0], float(mode + reach))
+        if spans and mode - radius <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], float(mode + radius))
         else:
-            spans.append((float(mode - reach), float(mode + reach)))
+            spans.append((float(mode - radius), float(mode + radius)))
     return spans
 
 
@@ -513,12 +476,12 @@ def _outcomes(field: _Integrals, moves: list[Move]) -> tuple[Floats, Floats]:
     left = np.broadcast_to(field.log_mult, (len(moves), width)).copy()
     for column, change in ((0, -1.0), (1, 1.0)):
         places = [move[column] for move in moves]
-        for place in {p for p in places if p is not None}:
-            rows = [i for i, p in enumerate(places) if p == place]
-            level = float(field.levels[place]) + change
-            here[rows, column] = field.base[place]
+        for index in {p for p in places if p is not None}:
+            rows = [i for i, p in enumerate(places) if p == index]
+            level = float(field.levels[index]) + change
+            here[rows, column] = field.base[index]
             there[rows, column] = field.win(products[rows], level)
-            left[rows, place] = [_log_minus_one(float(left[row, place])) for row in rows]
+            left[rows, index] = [_log_minus_one(float(left[row, index])) for row in rows]
     here[:, 2:] = field.base + left
     there[:, 2:] = field.wins(products) + left
     return here, there

@@ -9,8 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..entropy import Entropy
-from ..votes.cube import Block
-from .base import Bools, Labels
 from .classes import ClassMechanism
 
 Floats = npt.NDArray[np.float64]
@@ -35,7 +33,7 @@ class PluralityVoting(ClassMechanism):
     name: ClassVar[str] = "plurality"
 
     @property
-    def most_ones(self) -> int | None:
+    def max_positives(self) -> int | None:
         """One: a ballot names a winner, or nobody."""
         return 1
 
@@ -43,38 +41,12 @@ class PluralityVoting(ClassMechanism):
         """Return the number of labels."""
         return labels
 
-    def holding(self, labels: int) -> int:
-        """Return 1: a class is one label."""
-        return 1
-
-    def _every_class(self, labels: int) -> Labels:
-        return np.eye(labels, dtype=np.int8)
-
-    def noise_free(self, block: Block) -> Bools:
-        """Return the label with the most votes (queries, labels); none where nobody votes."""
-        tally = self.tally(block)
-        wanted = np.zeros((block.queries, block.labels), np.bool_)
-        voted = tally.profiles[:, 0] > 0
-        wanted[voted] = tally.ballots[tally.winners[voted, 0]]
-        return wanted
-
-    def _vote(
-        self, block: Block
-    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.bool_]]:
-        query, voter, cast = super()._vote(block)
-        speaks = cast.any(axis=1)
-        return query[speaks], voter[speaks], cast[speaks]
-
     @property
     def _refusal(self) -> tuple[str, ...]:
         return (
             "plurality takes at most one positive per ballot, and a ballot has more (which one "
             "is sealed)",
         )
-
-    def _may_be_silent(self, block: Block) -> bool:
-        # A ballot of zeros is allowed, so a neighbour may fall silent.
-        return True
 
     def _draw_unvoted(
         self, voted: npt.NDArray[np.bool_], labels: int, entropy: Entropy
@@ -91,11 +63,15 @@ class PluralityVoting(ClassMechanism):
         """
         parts = []
         for block in self._accept(votes).blocks():
-            cells = self.cell_probabilities(self.tally(block))
-            held = cells[:, : 0 if self.gate is None else 1, 2]  # a query as a whole, or not at all
-            parts.append(np.concatenate([cells[..., 1], held], axis=1))
+            tally = self.tally(block)
+            wins = np.exp(self.win_log_probs(tally))
+            query, rank = np.nonzero(tally.profiles)
+            label = tally.ballots[tally.winners[query, rank]].argmax(axis=1)
+            chance = np.zeros((block.queries, block.labels))
+            chance[query, label] = 1  # voted; the others are alike
+            share = (1 - chance) / np.maximum(1, block.labels - chance.sum(axis=1, keepdims=True))
+            chance[query, label] = wins[query, rank]
+            abstain, answer = np.split(self.gate_probs(tally), 2, 1)
+            columns = [(chance + wins[:, -1:] * share) * answer, abstain]
+            parts.append(np.concatenate(columns[: 1 if self.gate is None else 2], axis=1))
         return np.concatenate(parts)
-
-    def joint_probabilities(self, votes: Any) -> Floats:
-        """Return the probability of each row, which has one label: (queries, outcomes)."""
-        return self.outcome_probabilities(votes)

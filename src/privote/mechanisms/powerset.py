@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -10,10 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting.renyi import Floats
 from ..entropy import Entropy
 from ..errors import InputError, whole
-from .base import Mechanism
 from .classes import ClassMechanism
 
 _MOST_BITS = 1 << 20  # of the number of sets, which is counted exactly
@@ -56,26 +53,9 @@ class PowersetVoting(ClassMechanism):
         if self.max_positives is not None:
             object.__setattr__(self, "max_positives", whole("max_positives", self.max_positives))
 
-    @classmethod
-    def audited(cls) -> tuple[Mechanism, ...]:
-        """Return all sets, and small ones only."""
-        return cls(sigma=1.5), cls(sigma=1.5, max_positives=2)
-
-    @property
-    def most_ones(self) -> int | None:
-        """As many as the largest set that can win."""
-        return self.max_positives
-
     def classes(self, labels: int) -> int:
         """Return the number of sets that can win, exactly."""
         return sum(_sizes(labels, self.max_positives))
-
-    def holding(self, labels: int) -> int:
-        """Return how many sets hold one given label, exactly."""
-        if self.max_positives is None:
-            return 1 << (labels - 1)
-        top = min(labels, self.max_positives)
-        return sum(math.comb(labels - 1, size - 1) for size in range(1, top + 1))
 
     @property
     def _refusal(self) -> tuple[str, ...]:
@@ -88,10 +68,10 @@ class PowersetVoting(ClassMechanism):
     def _draw_unvoted(
         self, voted: npt.NDArray[np.bool_], labels: int, entropy: Entropy
     ) -> npt.NDArray[np.bool_]:
-        taken = {row.tobytes() for row in voted}
+        codes = {row.tobytes() for row in voted}
         while True:
             drawn = self._draw_set(labels, entropy)
-            if drawn.tobytes() not in taken:
+            if drawn.tobytes() not in codes:
                 return drawn
 
     def _draw_set(self, labels: int, entropy: Entropy) -> npt.NDArray[np.bool_]:
@@ -131,17 +111,6 @@ class PowersetVoting(ClassMechanism):
                     entry["abstain"] = abstain
                 out.append(entry)
         return out
-
-    def joint_probabilities(self, votes: Any) -> Floats:
-        """Return the probability of each set, those without a vote alike: (queries, outcomes)."""
-        ballots = self._accept(votes)
-        sets = [tuple(np.flatnonzero(row).tolist()) for row in self._every_class(ballots.labels)]
-        table = []
-        for entry in self.outcome_probabilities(ballots):
-            free = len(sets) - sum(each in entry for each in sets)
-            row = [entry.get(each, entry["unvoted"] / max(free, 1)) for each in sets]
-            table.append(row if self.gate is None else [*row, entry["abstain"]])
-        return np.array(table)
 
 
 @lru_cache(maxsize=64)

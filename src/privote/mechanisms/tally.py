@@ -13,18 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting.counts import RoundedGaussian
-from ..accounting.renyi import Floats, Orders, check_orders
+from ..accounting.renyi import Floats, Orders
 from ..entropy import WIDEST_ROUNDED, Entropy
 from ..errors import InputError, UnavailableError, positive, whole
 from ..votes.cube import Ballots, BallotSource, Block, Counts, DenseBlock
-from .base import Bools, Mechanism, check_electorate
+from .base import Mechanism, check_electorate
 from .tau import whole_weight
 
 #: Steps of a vote that is a probability. A percent is as fine as anybody states one, moves a tally
 #: of n voters by at most n/200, and fits the byte that also holds -1 for a missing vote.
 PERCENT = 100
 CLIPPED = 1000  # steps of a vote where ballots are clipped: what rounding down loses is below 1/30
-_REACH = 7.1  # deviations: what lies beyond, on either side, has a probability below 1e-12
+_TRUNCATION = 7.1  # deviations: what lies beyond, on either side, has a probability below 1e-12
 _EVERY_SIZE = 200  # up to here every pair of ballots' sizes is tried; beyond, tau's own bound
 
 
@@ -66,7 +66,6 @@ class TallyVoting(Mechanism):
 
     name: ClassVar[str] = "tally"
     outcomes: ClassVar[type] = np.int64
-    bounds: ClassVar[tuple[str, ...]] = ("exact",)
 
     sigma: float
     tau: float | None = None
@@ -77,8 +76,8 @@ class TallyVoting(Mechanism):
             raise UnavailableError("gate", "needs labels that are decided separately", self)
         object.__setattr__(self, "sigma", positive("sigma", self.sigma))
         if self.grid is not None:
-            most = PERCENT if self.tau is None else 1 << 20
-            object.__setattr__(self, "grid", whole("grid", self.grid, most=most))
+            finest = PERCENT if self.tau is None else 1 << 20
+            object.__setattr__(self, "grid", whole("grid", self.grid, most=finest))
         if self.tau is not None:
             object.__setattr__(self, "tau", positive("tau", self.tau))
         if self.sigma * self.steps > WIDEST_ROUNDED:  # here, and not once it is charged
@@ -112,11 +111,6 @@ class TallyVoting(Mechanism):
         """Return all settings: a tally has no gate."""
         return ("sigma", "tau", "grid")
 
-    @classmethod
-    def audited(cls) -> tuple[Mechanism, ...]:
-        """Return whole ballots and clipped ones."""
-        return cls(sigma=2.0), cls(sigma=2.0, tau=1.2)
-
     def weights(self, labels: int) -> Counts:
         """Return what a one counts by the number of ones of its ballot, in steps: (labels + 1,)."""
         if self.tau is None:
@@ -136,11 +130,11 @@ class TallyVoting(Mechanism):
 
         -1 is a missing vote, which counts as no.
         """
-        return Ballots.from_array(votes, steps=self.steps, soft=True)
+        return Ballots.from_array(votes, resolution=self.steps, soft=True)
 
     def check(self, ballots: BallotSource) -> None:
         """Refuse ballots in other steps than these: :meth:`ballots` makes them of probabilities."""
-        due, given = self.resolution, ballots.steps
+        due, given = self.resolution, ballots.resolution
         if given != due:
             raise InputError("votes", f"must have {due} steps per vote (`grid`), got {given}")
 
@@ -161,17 +155,6 @@ class TallyVoting(Mechanism):
         noise = entropy.rounded_gaussian(self.noise.sigma, tally.steps.size)
         return np.asarray(tally.steps + noise.reshape(tally.steps.shape))
 
-    def noise_free(self, block: Block) -> Bools:
-        """Return which labels more than half of the voters want: (queries, labels)."""
-        if self.steps == 1 or self.tau is not None:
-            return super().noise_free(block)
-        return np.asarray(2 * self.tally(block).steps > block.voters * self.steps)
-
-    def cell_probabilities(self, tally: Tally) -> Floats:
-        """Return how often the plain majority of a noisy tally is 0, 1, ABSTAIN: (.., .., 3)."""
-        one = self.noise.above(tally.voters * self.steps / 2 - tally.steps)
-        return np.stack([1 - one, one, np.zeros_like(one)], axis=-1)
-
     # -- outcomes ----------------------------------------------------------------------------------
 
     def support(self, voters: int) -> Counts:
@@ -179,8 +162,8 @@ class TallyVoting(Mechanism):
 
         The first and the last stand for all beyond them, too.
         """
-        reach = math.ceil(_REACH * self.noise.sigma) + 1
-        return np.arange(-reach, voters * self.steps + reach + 1)
+        truncation = math.ceil(_TRUNCATION * self.noise.sigma) + 1
+        return np.arange(-truncation, voters * self.steps + truncation + 1)
 
     def outcome_probabilities(self, votes: Any) -> Floats:
         """Return the probability of each of :meth:`support`: (queries, labels, tallies)."""
@@ -196,13 +179,13 @@ class TallyVoting(Mechanism):
 
     def cost(self, tally: Tally, orders: Floats, bound: str) -> Floats:
         """Price each query: noise on the whole line costs the same at every tally."""
-        self._check_bound(bound, self.bounds)
+        self._check_bound(bound, self._bounds)
         queries, labels = tally.steps.shape
         if self.tau is None:
-            most = labels * self.noise.rdp(self.steps, orders)
+            price = labels * self.noise.rdp(self.steps, orders)
         else:
-            most = _replacements(self, labels, tuple(orders)).max(axis=0)
-        return np.broadcast_to(most, (queries, len(orders))).copy()
+            price = _replacements(self, labels, tuple(orders)).max(axis=0)
+        return np.broadcast_to(price, (queries, len(orders))).copy()
 
     def cost_by_voter(self, block: Block, orders: Floats) -> Floats:
         """Price the block for each voter: its worst other ballot on each query, exactly."""
@@ -217,8 +200,8 @@ class TallyVoting(Mechanism):
             bill += block.queries * block.labels * self.noise.rdp(1, orders)
         else:
             assert isinstance(block, DenseBlock)
-            own = np.maximum(block.votes, 0)
-            furthest = np.maximum(own, self.steps - own)
+            votes = np.maximum(block.votes, 0)
+            furthest = np.maximum(votes, self.steps - votes)
             for shift in np.unique(furthest).tolist():
                 cells = (furthest == shift).sum(axis=(0, 2))
                 bill += cells[:, None, None] * self.noise.rdp(shift, orders)
@@ -238,9 +221,7 @@ class TallyVoting(Mechanism):
         A line in the order, and not the little less that rounded noise costs: then the price of
         all noises that are solved for one budget is the same at every order.
         """
-        self._check_bound(bound, self.worst_case_bounds)
-        orders = check_orders(orders)
-        check_electorate(voters, labels)
+        orders = self._check_worst_case(voters, labels, orders, bound)
         return self.noise.gaussian_rdp(self.squared_shift(int(labels)), orders)
 
     def contribution_rdp(self, voters: int, labels: int, orders: Orders | None = None) -> Floats:
@@ -254,10 +235,10 @@ def _changes(labels: int) -> Iterator[tuple[int, int, int, int, int]]:
 
     For each pair of sizes as few common labels as can be and as many: costs are linear between.
     """
-    for own in range(labels + 1):
+    for size in range(labels + 1):
         for other in range(labels + 1):
-            for both in {max(0, own + other - labels), min(own, other)}:
-                yield own, other, own - both, other - both, both
+            for overlap in {max(0, size + other - labels), min(size, other)}:
+                yield size, other, size - overlap, other - overlap, overlap
 
 
 @lru_cache(maxsize=256)
@@ -268,10 +249,10 @@ def _squared_shift(mech: TallyVoting, labels: int) -> float:
         return float(min(2 * Fraction(mech.tau) ** 2, Fraction(labels)) * mech.steps**2)
     return float(
         max(
-            lost * weights[own] ** 2
+            lost * weights[size] ** 2
             + gained * weights[other] ** 2
-            + both * (weights[own] - weights[other]) ** 2
-            for own, other, lost, gained, both in _changes(labels)
+            + overlap * (weights[size] - weights[other]) ** 2
+            for size, other, lost, gained, overlap in _changes(labels)
         )
     )
 
@@ -281,15 +262,15 @@ def _replacements(mech: TallyVoting, labels: int, orders: tuple[float, ...]) -> 
     """Return what the worst other ballot costs by the size of a voter's own: (sizes, orders)."""
     array = np.array(orders)
     if labels > _EVERY_SIZE:
-        most = mech.noise.gaussian_rdp(mech.squared_shift(labels), array)
-        return np.broadcast_to(most, (labels + 1, len(array)))
+        bound = mech.noise.gaussian_rdp(mech.squared_shift(labels), array)
+        return np.broadcast_to(bound, (labels + 1, len(array)))
     weights = [int(weight) for weight in mech.weights(labels)]
-    shifts = {abs(one - two) for one in weights for two in weights}
+    shifts = {abs(first - second) for first in weights for second in weights}
     prices = {shift: mech.noise.rdp(shift, array) for shift in shifts}
     out = np.zeros((labels + 1, len(array)))
-    for own, other, lost, gained, both in _changes(labels):
-        cost = lost * prices[weights[own]] + gained * prices[weights[other]]
-        cost = cost + both * prices[abs(weights[own] - weights[other])]
-        out[own] = np.maximum(out[own], cost)
+    for size, other, lost, gained, overlap in _changes(labels):
+        cost = lost * prices[weights[size]] + gained * prices[weights[other]]
+        cost = cost + overlap * prices[abs(weights[size] - weights[other])]
+        out[size] = np.maximum(out[size], cost)
     out.setflags(write=False)
     return out

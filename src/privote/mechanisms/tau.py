@@ -5,22 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting.exact import clipped_sum, shift_costs
 from ..accounting.gaussian import GaussianLink
-from ..accounting.renyi import Floats, Orders, check_orders, divergence
-from ..accounting.worst_case import heaviest_change
+from ..accounting.renyi import Floats, Orders, divergence
+from ..accounting.worst_case import clipped_sum, heaviest_change, shift_costs
 from ..errors import InputError, positive, whole
 from ..votes.cube import Block
-from .base import Counted, Gate, Mechanism, check_electorate
+from .base import Gate
 from .cells import SEARCHED_VOTERS, CellMechanism, CellTally, costliest_move
 
-_LARGEST_GRID = 1 << 40  # in a coalition: sums of ballots stay within 64 bits
 _EVERY_SIZE = 1000  # up to here every pair of ballots' sizes is tried; beyond, the Gaussian bound
 _EXACT_LABELS = 64  # up to here each weight has its own search; beyond, weights share 128 of them
 
@@ -58,6 +56,7 @@ class TauVoting(CellMechanism):
     """
 
     name: ClassVar[str] = "tau"
+    _bounds: ClassVar[tuple[str, ...]] = ("exact", "pate2018")
 
     sigma: float
     tau: float
@@ -78,11 +77,6 @@ class TauVoting(CellMechanism):
         """Return log Pr[0], log Pr[1] on the last axis: (..., 2). Margins are real."""
         return GaussianLink(sigma=self.sigma).log_probs(margins, voters)
 
-    @classmethod
-    def audited(cls) -> tuple[Mechanism, ...]:
-        """Return both norms, with bounds that clip small ballots."""
-        return cls(sigma=2.0, tau=1.2), cls(sigma=2.0, tau=1.5, norm=1)
-
     def weights(self, labels: int) -> Floats:
         """Return what a one counts by the number of ones of its ballot: (labels + 1,)."""
         if self.grid is not None:
@@ -97,21 +91,6 @@ class TauVoting(CellMechanism):
         sizes = range(1, labels + 1)
         weights = [whole_weight(self.tau, self.norm, self.grid, size) for size in sizes]
         return np.array([0, *weights], np.int64)
-
-    def with_grid(self, steps: int) -> Mechanism:
-        """Return the same mechanism with whole weights; itself if it has a grid already."""
-        return self if self.grid is not None else replace(self, grid=steps)
-
-    def counted(self, labels: int) -> Counted:
-        """Return how a coalition counts: each yes by its ballot's whole weight."""
-        if self.grid is None or self.grid > _LARGEST_GRID:
-            raise InputError(
-                "grid",
-                "must be at most 2^40 in a coalition",
-                self.grid,
-            )
-        weights = tuple(int(weight) for weight in self.grid_weights(labels))
-        return Counted(vote=GaussianLink(sigma=self.sigma), unit=self.grid, weights=weights)
 
     def tally(self, block: Block) -> CellTally:
         """Return the real margins 2c - n of clipped ballots (queries, labels)."""
@@ -135,51 +114,44 @@ class TauVoting(CellMechanism):
         # move costlier than a long one.
         binary = None
         if self.gate is None:
-            whole = shift_costs(
-                self._at(tally.voters), levels, (2, -2), tally.voters, orders, clamp=True
-            )
-            binary = whole.max(axis=1)
+            pair = self._losses_and_gains(levels, tally.voters, np.ones(1), orders)
+            binary = np.maximum(*pair)[:, 0]
         for rows in _slices(queries, labels * len(weights) * 4 * len(orders)):
-            at = index[rows]
+            cells = index[rows]
             sides = []
             for way in (0, 1):
-                side = clipped_sum(down[at, :, way], up[at, :, way], sizes)
+                side = clipped_sum(down[cells, :, way], up[cells, :, way], sizes)
                 if binary is not None:
-                    side = np.minimum(side, binary[at, way].sum(axis=1))
+                    side = np.minimum(side, binary[cells, way].sum(axis=1))
                 sides.append(side)
             total[rows] = np.maximum(*sides)
         return np.minimum(total, self.worst_case_rdp(tally.voters, labels, orders))
 
-    def _at(self, voters: int) -> Any:
-        return lambda margins: self.log_probs(margins, voters)
-
     def _losses_and_gains(
         self, levels: Floats, voters: int, weights: Floats, orders: Floats
-    ) -> tuple[Floats, Floats]:
+    ) -> list[Floats]:
         """Return the costs of losing and of gaining a vote of each weight.
 
         Each (levels, weights, 2, orders).
         """
-        log_probs = self._at(voters)
-        # A label in both ballots moves by the difference of weights only, and stays inside where a
-        # whole weight would leave the range: without a gate, the end of the range bounds it.
-        clamp = self.gate is None
-        down = shift_costs(
-            log_probs, levels, [-2 * w for w in weights], voters, orders, clamp=clamp
-        )
-        up = shift_costs(log_probs, levels, [2 * w for w in weights], voters, orders, clamp=clamp)
+
+        def moved(shifts: Floats) -> list[Floats]:
+            # A label in both ballots moves by the difference of weights only, and stays inside
+            # where a whole weight would leave the range: without a gate, the end bounds it.
+            moves = np.concatenate([-2 * shifts, 2 * shifts])
+            probs = partial(self.log_probs, voters=voters)
+            costs = shift_costs(probs, levels, moves, voters, orders, clamp=self.gate is None)
+            return np.split(costs, 2, axis=1)
+
+        both = moved(weights)
         if self.gate is not None:
-            # A label in both ballots moves by the difference of weights, which with a gate may
-            # cost more than the whole weight: count it with the heavier ballot.
+            # With a gate that difference may cost more than the whole weight: count it with the
+            # heavier ballot.
             for i, heavy in enumerate(weights):
                 for light in weights[weights < heavy]:
-                    move = 2 * (heavy - light)
-                    less, more = np.moveaxis(
-                        shift_costs(log_probs, levels, (-move, move), voters, orders), 1, 0
-                    )
-                    down[:, i] = np.maximum(down[:, i], less)
-                    up[:, i] = np.maximum(up[:, i], more)
-        return down, up
+                    for side, less in zip(both, moved(np.array([heavy - light])), strict=True):
+                        side[:, i] = np.maximum(side[:, i], less[:, 0])
+        return both
 
     def cost_by_voter(self, block: Block, orders: Floats) -> Floats:
         """Price the block for each voter: its worst other ballot on each query, exactly.
@@ -204,14 +176,14 @@ class TauVoting(CellMechanism):
     ) -> Floats:
         """Return (ballots, 2, orders): the cost of the worst other ballot on one query."""
         weights = self.weights(len(margins))
-        own = weights[ballots.sum(axis=1)][:, None] * ballots
+        cast = weights[ballots.sum(axis=1)][:, None] * ballots
         # Voters whose vote on a label weighs the same leave the same margin behind.
-        pairs, place = np.unique(
-            np.stack([np.broadcast_to(margins, own.shape), margins - 2 * own]).reshape(2, -1),
+        pairs, pair = np.unique(
+            np.stack([np.broadcast_to(margins, cast.shape), margins - 2 * cast]).reshape(2, -1),
             axis=1,
             return_inverse=True,
         )
-        place = place.reshape(own.shape)
+        pair = pair.reshape(cast.shape)
         here = self.log_probs(pairs[0], voters)
 
         def both(weight: float) -> Floats:
@@ -221,10 +193,10 @@ class TauVoting(CellMechanism):
             )
 
         without = both(0.0)
-        base = without[place].sum(axis=1)
+        base = without[pair].sum(axis=1)
         worst = base
         for weight in np.unique(weights[1:]):
-            gain = -np.sort((without - both(float(weight)))[place], axis=1)
+            gain = -np.sort((without - both(float(weight)))[pair], axis=1)
             sizes = np.flatnonzero(weights == weight)
             worst = np.maximum(worst, base + np.cumsum(gain, axis=1)[:, sizes - 1].max(axis=1))
         return np.asarray(worst)
@@ -237,9 +209,7 @@ class TauVoting(CellMechanism):
         Not the paper's order * tau^2 / sigma^2, which holds for one noise and not for PATE's two:
         the costliest pair of clipped ballots (:func:`.heaviest_change`).
         """
-        self._check_bound(bound, self.worst_case_bounds)
-        orders = check_orders(orders)
-        check_electorate(voters, labels)
+        orders = self._check_worst_case(voters, labels, orders, bound)
         gate = 0.0 if self.gate is None else 0.5 / self.gate.sigma**2
         unit = orders * (1 / self.sigma**2 + gate)
         if self.grid is not None:
@@ -298,8 +268,7 @@ def _worst_ballot(mech: TauVoting, voters: int, labels: int, orders: tuple[float
     array = np.array(orders)
 
     def sup(gate: Gate | None, shift: float) -> Floats:
-        shown = TauVoting(sigma=mech.sigma, tau=mech.tau, norm=mech.norm, gate=gate)
-        return costliest_move(shown, mech.sigma, voters, 2 * shift, array)
+        return costliest_move(replace(mech, gate=gate), mech.sigma, voters, 2 * shift, array)
 
     def exact(shifts: Floats) -> Floats:
         return np.array([sup(mech.gate, d) for d in shifts])
@@ -318,7 +287,7 @@ def _worst_ballot(mech: TauVoting, voters: int, labels: int, orders: tuple[float
     prices = vote_and_gate(rungs)
 
     def rounded_up(shifts: Floats) -> Floats:
-        at = np.searchsorted(rungs, shifts * (1 - 1e-12))
-        return np.asarray(prices[np.minimum(at, len(rungs) - 1)])
+        rung = np.searchsorted(rungs, shifts * (1 - 1e-12))
+        return np.asarray(prices[np.minimum(rung, len(rungs) - 1)])
 
     return heaviest_change(weights, labels, rounded_up, rounded_up)

@@ -1,22 +1,23 @@
-"""Planning: every question before a release, asked of one engine.
+"""Planning: before a vote is cast, what a budget buys, from public numbers.
 
-From public numbers alone: `plan`, `queries_for`, `allowance_for`
-and `sigma_for`; for polls, :mod:`privote.planning.polls`. On votes that are public
-or paid for: `tune`, which looks at the votes and is covered by no guarantee.
+`plan` and `outlook`, `queries_for`, `allowance_for` and `sigma_for`, and `forecast` for a named
+mechanism. On votes that are public or paid for: `tune`, which looks at the votes and is covered by
+no guarantee.
 """
 
 from .budget import allowance_for, queries_for, sigma_for
-from .forecast import YES, chance_of_one, forecast
-from .tallies import Plan, plan
+from .forecast import YES, forecast
+from .tallies import Outlook, Plan, outlook, plan
 from .tuning import Trial, tune
 
 __all__ = [
     "YES",
+    "Outlook",
     "Plan",
     "Trial",
     "allowance_for",
-    "chance_of_one",
     "forecast",
+    "outlook",
     "plan",
     "queries_for",
     "sigma_for",

@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable
 
 from ..accounting.allowance import FACTOR, MOST
-from ..accounting.filters import likely_orders
-from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon_at, rounded_up
+from ..accounting.filters import fitting, likely_orders
+from ..accounting.renyi import Floats, epsilon_at, rounded_up
 from ..errors import BudgetError, whole
 from ..ledger import Budget
 from ..mechanisms import Mechanism
@@ -22,20 +22,8 @@ _TOLERANCE = 1e-3  # relative, on sigma: the number of answers then is right to 
 _START, _SIGMAS = 10.0, (1e-3, 1e8)
 
 
-def room(each: Floats, budget: Budget, most: int = MOST) -> int:
-    """Return how many costs ``each`` (orders,), up to ``most``, a fresh budget admits.
-
-    The one count of what fits: it asks the filter that the guardian asks.
-    """
-    return budget.filter(DEFAULT_ORDERS).fitting(each, most)
-
-
 def queries_for(
-    mechanism: Mechanism,
-    voters: int,
-    labels: int,
-    epsilon: float,
-    delta: float,
+    mechanism: Mechanism, voters: int, labels: int, epsilon: float, delta: float
 ) -> int:
     """Return how many queries fit under plain worst-case composition.
 
@@ -48,25 +36,23 @@ def queries_for(
     epsilon, delta
         The budget, for replacing one voter's ballots on all queries.
     """
-    budget = Budget(epsilon=epsilon, delta=delta)
-    each = mechanism.worst_case_rdp(voters, labels)
-    return room(each, budget)
+    return _fitting(mechanism.worst_case_rdp(voters, labels), epsilon, delta)
 
 
 def allowance_for(
-    mechanism: Mechanism,
-    voters: int,
-    labels: int,
-    epsilon: float,
-    delta: float,
+    mechanism: Mechanism, voters: int, labels: int, epsilon: float, delta: float
 ) -> int:
     """Return how many contributions each voter may cast in its life; parameters as `queries_for`.
 
     0 is a refusal: with such a budget not a query is answered, however quiet the voters are.
     """
+    return _fitting(FACTOR * mechanism.contribution_rdp(voters, labels), epsilon, delta)
+
+
+def _fitting(price: Floats, epsilon: float, delta: float) -> int:
+    """Return how often a price (orders,) fits into a budget, as a release counts."""
     budget = Budget(epsilon=epsilon, delta=delta)
-    each = FACTOR * mechanism.contribution_rdp(voters, labels)
-    return room(each, budget)
+    return fitting(price, budget.epsilon, budget.delta, MOST)
 
 
 def sigma_for(
@@ -104,10 +90,8 @@ def sigma_for(
 
     sigma = least(fits, _START, _TOLERANCE, low=_SIGMAS[0], high=_SIGMAS[1])
     if not _SIGMAS[0] < sigma < _SIGMAS[1]:
-        raise BudgetError(
-            f"no sigma from {_SIGMAS[0]:g} to {_SIGMAS[1]:g} answers exactly {wanted} queries at "
-            f"epsilon {rounded_up(budget.epsilon)}, delta {rounded_up(budget.delta)}"
-        )
+        promise = f"epsilon {rounded_up(budget.epsilon)}, delta {rounded_up(budget.delta)}"
+        raise BudgetError(f"no sigma from 0.001 to 1e8 answers just {wanted} queries at {promise}")
     return sigma
 
 

@@ -14,6 +14,7 @@ from ..errors import UnavailableError
 from ..mechanisms import Mechanism
 from ..mechanisms.base import check_electorate
 from ..votes.cube import Bools, Counts, Floats
+from .chances import cell_probabilities
 
 #: The share of yes among all votes where nobody says otherwise.
 YES = 0.1
@@ -54,19 +55,26 @@ def forecast(
     ``lasts``: for how many queries the allowance lasts the busiest voter, if a share :data:`YES` of
     all votes is a yes; or None. ``warnings``: what to worry about, in short sentences.
     """
+    check_electorate(voters, labels)
+    single = mechanism.contribution_unit == "vote"  # each label has an election of its own
+    if not single and labels > _LISTED:
+        raise UnavailableError("labels", f"must be at most {_LISTED} for a forecast", labels)
     share_near = 1.0 if near is None else float(np.median(np.asarray(near)))
     speaking = min(max(1, round(share_near * voters)), voters)
-    size = mechanism, voters, labels
-    low, high = (chance_of_one(*size, wanted) for wanted in (0, speaking))
+
+    def chance(wanted: int) -> float:
+        cast = wanted if mechanism.missing_counts_as_no else voters  # an empty ballot may be a vote
+        block: Any = _Agreement(int(voters), 1 if single else int(labels), wanted, cast)
+        return float(cell_probabilities(mechanism, mechanism.tally(block))[0, 0, 1])
+
+    low, high = chance(0), chance(speaking)
     needed, lasts = None, None
     if high >= _SURE:
-        counts = range(speaking)
-        needed = bisect_left(counts, True, key=lambda count: chance_of_one(*size, count) >= _SURE)
+        needed = bisect_left(range(speaking), True, key=lambda count: chance(count) >= _SURE)
     if allowance is not None:
-        by_vote = mechanism.contribution_unit == "vote"
-        most = labels if by_vote else 1  # contributions on a query
-        mean = YES * labels if by_vote else 1 - (1 - YES) ** labels
-        lasts = math.floor(max(allowance / (_BUSIEST * mean), allowance / most) * (1 + 1e-12))
+        largest = labels if single else 1  # contributions on a query
+        mean = YES * labels if single else 1 - (1 - YES) ** labels
+        lasts = math.floor(max(allowance / (_BUSIEST * mean), allowance / largest) * (1 + 1e-12))
     warnings = []
     if 1 - high > WORRY:
         whoever = "every voter" if near is None else "every voter near a query"
@@ -92,25 +100,6 @@ def forecast(
         "lasts": lasts,
         "warnings": warnings,
     }
-
-
-def chance_of_one(
-    mechanism: Mechanism, voters: int, labels: int, wanted: int | None = None
-) -> float:
-    """Return how often a label is released that so many voters want, and nobody any other.
-
-    ``wanted`` is by default all of the voters.
-    """
-    check_electorate(voters, labels)
-    single = mechanism.contribution_unit == "vote"  # each label has an election of its own
-    if not single and labels > _LISTED:
-        raise UnavailableError("labels", f"must be at most {_LISTED} for a forecast", labels)
-    count = voters if wanted is None else wanted
-    speaking = (
-        count if mechanism.missing_counts_as_no else voters
-    )  # where an empty ballot is a vote
-    block: Any = _Agreement(int(voters), 1 if single else int(labels), int(count), int(speaking))
-    return float(mechanism.cell_probabilities(mechanism.tally(block))[0, 0, 1])
 
 
 @dataclass(frozen=True)

@@ -14,16 +14,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import betaln, gammaln, ndtr
 
 from ..accounting.allowance import Learning, learning_epsilon, mu_of_budget, settled
 from ..accounting.renyi import Floats, rounded_up
 from ..errors import InputError, finite, whole
+from ..guarantees import Shown
 from ..ledger import Budget
-from ..posterior import Posterior
-from ..release import Shown
+from ..posterior import Histogram
 from .forecast import YES
 
 #: Kinds of voters. The j-th commonest label is wanted in proportion to j^-fall. In each cell voters
@@ -59,8 +58,6 @@ class Plan(Shown):
         learn that from them.
     sigma
         The noise on a tally, as a standard deviation in votes.
-    noise
-        The noise over the number of voters, if voters say yes to 2 % and to 20 % of the cells.
     quality
         Expected ``"precision"``, ``"recall"`` and ``"f1"`` against the noise-free majority, by kind
         of voters: "clear", "middling" and "unclear" (:data:`VOTERS`).
@@ -75,7 +72,6 @@ class Plan(Shown):
     allowance: int
     learns: bool
     sigma: float
-    noise: tuple[float, float]
     quality: Mapping[str, Mapping[str, float]]
 
     @property
@@ -89,14 +85,9 @@ class Plan(Shown):
 
     def brief(self) -> dict[str, str]:
         """Return what to expect in a few words each."""
-        figures = {
-            f"{kind} voters": f"F1 {quality['f1']:.2f} (precision {quality['precision']:.0%}, "
-            f"recall {quality['recall']:.0%})"
-            for kind, quality in self.quality.items()
-        }
         learnt = "learnt from the votes" if self.learns else "fixed: too few voters to learn it"
         return {
-            **figures,
+            **{f"{kind} voters": _in_words(**quality) for kind, quality in self.quality.items()},
             "noise": f"{self.sigma:.3g} votes on a tally of {self.voters:,}: "
             f"{self.noise_per_voter:.2g} per voter",
             "allowance": f"about {self.allowance:,} contributions per voter, {learnt}",
@@ -104,6 +95,10 @@ class Plan(Shown):
             f"queries, {100 * self.yes:.3g} % of the votes are yes",
             "epsilon, delta": f"{rounded_up(self.epsilon)}, {rounded_up(self.delta)}",
         }
+
+
+def _in_words(precision: float, recall: float, f1: float) -> str:
+    return f"F1 {f1:.2f} (precision {precision:.0%}, recall {recall:.0%})"
 
 
 def plan(
@@ -132,134 +127,155 @@ def plan(
     >>> [f"{kind} {quality['f1']:.2f}" for kind, quality in plan.quality.items()]
     ['clear 0.98', 'middling 0.88', 'unclear 0.70']
     """
-    size = Size(voters=voters, labels=labels, queries=queries, yes=yes)
-    learning, sigma = size.noise(epsilon, delta)
-    quality = {}
-    for kind, voters_of in VOTERS.items():
-        expected = size.expected(learning, sigma, *voters_of)
-        quality[kind] = expected.figures(expected.posterior(queries).decided("likely"))
+    size = {"voters": voters, "labels": labels, "queries": queries}
+    learning, mu = _learning(**size, epsilon=epsilon, delta=delta)
+    if not 0 < finite("yes", yes) < 1:
+        raise InputError("yes", "must lie strictly between 0 and 1", yes)
+    contributions = yes * queries * labels
+    # Learning finds an allowance from what is needed to the window's ratio times it.
+    allowance = _on_grid(learning, contributions * math.sqrt(learning.window[0]))
+    sigma, heard = learning.sigma(allowance, mu), learning.limit(allowance) / contributions
+    quality = {
+        kind: _quality(learning, float(yes), sigma, min(1.0, heard), fall, divided)
+        for kind, (fall, divided) in VOTERS.items()
+    }
     return Plan(
-        **asdict(size),
+        **size,
         epsilon=epsilon,
         delta=delta,
-        allowance=size.allowance(learning),
+        yes=float(yes),
+        allowance=allowance,
         learns=learning.learns,
         sigma=sigma,
-        noise=noise_per_voter(voters, labels, queries, epsilon, delta),
         quality=quality,
     )
 
 
-def noise_per_voter(
-    voters: int, labels: int, queries: int, epsilon: float, delta: float
-) -> tuple[float, float]:
-    """Return the noise on a tally over the number of voters, by public numbers.
-
-    If voters say yes to 2 % of the cells, and to 20 %.
-    """
-    sizes = (Size(voters=voters, labels=labels, queries=queries, yes=y) for y in (QUIET, BUSY))
-    low, high = (size.noise(epsilon, delta)[1] / voters for size in sizes)
-    return low, high
-
-
 @dataclass(frozen=True, kw_only=True)
-class Size:
-    """An electorate, as public numbers describe it."""
+class Outlook:
+    """How much noise to expect, before anything is paid for; as text, a line that says so.
+
+    Attributes
+    ----------
+    voters
+        How many: the largest tally.
+    sigma_low, sigma_high
+        The standard deviation of the noise on a tally, in votes, if voters say yes to 2 % and to
+        20 % of the cells.
+    """
 
     voters: int
-    labels: int
-    queries: int
-    yes: float
-
-    def __post_init__(self) -> None:
-        for name in ("voters", "labels", "queries"):
-            whole(name, getattr(self, name), most=_MOST)
-        if not 0 < finite("yes", self.yes) < 1:
-            raise InputError("yes", "must lie strictly between 0 and 1", self.yes)
-        object.__setattr__(self, "yes", float(self.yes))
+    sigma_low: float
+    sigma_high: float
 
     @property
-    def contributions(self) -> float:
-        """How many a voter casts."""
-        return self.yes * self.queries * self.labels
+    def drowned(self) -> bool:
+        """Whether the noise is at least the number of voters even at 2 %."""
+        return self.sigma_low >= self.voters
 
-    def noise(self, epsilon: float, delta: float) -> tuple[Learning, float]:
-        """Return how the allowance is learnt, and the noise on a tally, in votes."""
-        budget = Budget(epsilon=epsilon, delta=delta)
-        epsilon0 = learning_epsilon(settled(budget.epsilon, budget.delta)[1], self.voters)
-        sizes = {"voters": self.voters, "queries": self.queries, "labels": self.labels}
-        learning = Learning(**sizes, epsilon0=epsilon0)
-        mu = mu_of_budget(budget.epsilon, budget.delta, epsilon0)
-        return learning, learning.sigma(self.allowance(learning), mu)
-
-    def allowance(self, learning: Learning) -> int:
-        """Return what learning finds: it takes all from the need to the window's ratio times it."""
-        need = self.contributions * math.sqrt(learning.window[0])
-        return next((point for point in learning.grid if point >= need), learning.grid[-1])
-
-    def shares(self, falls: float) -> tuple[Floats, Floats]:
-        """Return the share of yes by kind of label, falling, and how many labels are of a kind."""
-        fall = np.arange(1, self.labels + 1, dtype=np.float64) ** -falls
-        ends = np.unique(np.rint(np.geomspace(1, self.labels + 1, _KINDS + 1)).astype(np.int64) - 1)
-        if self.labels <= _KINDS:
-            ends = np.arange(self.labels + 1)
-        many = np.diff(ends)
-        fall = np.add.reduceat(fall, ends[:-1]) / many
-        share = fall * self.yes * self.labels / (many @ fall)
-        top = max(_COMMONEST, (1 + self.yes) / 2)
-        if share[0] > top:
-
-            def beyond(times: float) -> float:
-                return float(many @ np.minimum(times * share, top)) / self.labels - self.yes
-
-            share = np.minimum(brentq(beyond, 1.0, top / share[-1]) * share, top)
-        return np.maximum(share, _RAREST), many.astype(np.float64)
-
-    def expected(self, learning: Learning, sigma: float, falls: float, divided: float) -> Expected:
-        """Return which tallies to expect, with this noise, of voters of a kind."""
-        seats = min(self.voters, _SEATS)
-        sigma = max(sigma * seats / self.voters, seats / _SHARPEST)
-        share, many = self.shares(falls)
-        tally, a = np.arange(seats + 1), divided * share[:, None]
-        b = divided - a
-        ways = gammaln(seats + 1) - gammaln(tally + 1) - gammaln(seats - tally + 1)
-        true = many[:, None] * np.exp(ways + betaln(tally + a, seats - tally + b) - betaln(a, b))
-        reach, width = math.ceil(_WIDE * sigma), max(1, math.floor(sigma / 10))
-        ends = np.arange(-reach, seats + reach + width + 1, width)
-        noise = np.diff(ndtr((ends[:, None] - 0.5 - tally) / sigma), axis=0)  # (bins, tallies)
-        wanted = tally > seats / 2
-        # From where a voter has run out on, tallies are noise, whatever is wanted.
-        limit = learning.limit(self.allowance(learning))
-        heard = min(1.0, limit / self.contributions)
-        silent = (1 - heard) * noise[:, 0]
-        tallies = heard * true @ noise.T + silent * true.sum(axis=1, keepdims=True)
-        above = true[:, wanted]
-        right = heard * above @ noise[:, wanted].T + silent * above.sum(axis=1, keepdims=True)
-        return Expected(seats, sigma, -reach, width, tallies, right)
+    def __str__(self) -> str:
+        ends = dict.fromkeys(f"{sigma:.3g}" for sigma in (self.sigma_low, self.sigma_high))
+        drowned = "That is at least the number of voters. " if self.drowned else ""
+        return (
+            f"The standard deviation of the noise on a tally of {self.voters:,} voters will be "
+            f"about {' to '.join(ends)} votes, if they say yes to {100 * QUIET:g} to "
+            f"{100 * BUSY:g} % of the cells. "
+            f"{drowned}More voters, fewer queries or a larger epsilon help. A pilot of few queries "
+            "at a small epsilon tells how good the labels will be."
+        )
 
 
-@dataclass(frozen=True)
-class Expected:
-    """Expected tallies of one query, and those of them that most voters want: (kinds, bins)."""
+def outlook(*, voters: int, labels: int, queries: int, epsilon: float, delta: float) -> Outlook:
+    """Return the range of the noise of a run that learns its allowance and releases tallies.
 
-    voters: int
-    sigma: float
-    first: int
-    width: int
-    tallies: Floats
-    wanted: Floats
+    The allowance is one of learning's grid, and the noise is what the budget then leaves.
+    Where there are hardly voters enough to learn from, more may be learnt than they need: of 120
+    runs on made votes three had more noise than this, at most 1.23 times as much.
 
-    def posterior(self, queries: int) -> Posterior:
-        """Return what so many queries' tallies say, if they are as expected."""
-        counts: npt.NDArray[Any] = queries * self.tallies
-        return Posterior(self.voters, self.sigma, 1, self.first, self.width, counts)
+    Parameters
+    ----------
+    voters, labels, queries
+        Public numbers of voters, of labels per ballot and of the queries that are planned.
+    epsilon, delta
+        What the run may cost.
 
-    def figures(self, ones: npt.NDArray[np.bool_]) -> dict[str, float]:
-        """Return precision, recall and F1 where these bins are a 1."""
-        hits, ones_said = float(self.wanted[ones].sum()), float(self.tallies[ones].sum())
-        total = float(self.wanted.sum())
-        return {
-            "precision": hits / ones_said if ones_said else 0.0,
-            "recall": hits / total if total else 0.0,
-            "f1": 2 * hits / (ones_said + total) if total else 0.0,
-        }
+    Examples
+    --------
+    >>> import privote as pv
+    >>> str(pv.planning.outlook(voters=50, labels=20, queries=300, epsilon=8, delta=1e-5))[:96]
+    'The standard deviation of the noise on a tally of 50 voters will be about 9.69 to 34.3 votes, '
+    """
+    learning, mu = _learning(voters, labels, queries, epsilon, delta)
+    # The least and the most that learning may find, where voters are alike.
+    needs = QUIET * learning.cells, BUSY * learning.cells * float(learning.window[0])
+    low, high = (learning.sigma(_on_grid(learning, need), mu) for need in needs)
+    return Outlook(voters=voters, sigma_low=low, sigma_high=high)
+
+
+def _learning(
+    voters: int, labels: int, queries: int, epsilon: float, delta: float
+) -> tuple[Learning, float]:
+    """Return how the allowance is learnt, and what mu the budget leaves to the tallies."""
+    size = {"voters": voters, "labels": labels, "queries": queries}
+    for name, value in size.items():
+        whole(name, value, most=_MOST)
+    budget = Budget(epsilon=epsilon, delta=delta)
+    epsilon0 = learning_epsilon(settled(budget.epsilon, budget.delta)[1], voters)
+    mu = mu_of_budget(budget.epsilon, budget.delta, epsilon0)
+    return Learning(**size, epsilon0=epsilon0), mu
+
+
+def _on_grid(learning: Learning, need: float) -> int:
+    """Return the least allowance of the grid that covers a need; the largest covers any."""
+    return next((point for point in learning.grid if point >= need), learning.grid[-1])
+
+
+def label_shares(labels: int, yes: float, fall: float) -> tuple[Floats, Floats]:
+    """Return the share of yes by kind of label, falling, and how many labels are of a kind."""
+    falling = np.arange(1, labels + 1, dtype=np.float64) ** -fall
+    ends = np.unique(np.rint(np.geomspace(1, labels + 1, _KINDS + 1)).astype(np.int64) - 1)
+    if labels <= _KINDS:
+        ends = np.arange(labels + 1)
+    many = np.diff(ends)
+    falling = np.add.reduceat(falling, ends[:-1]) / many
+    share = falling * yes * labels / (many @ falling)
+    top = max(_COMMONEST, (1 + yes) / 2)
+    if share[0] > top:
+
+        def beyond(times: float) -> float:
+            return float(many @ np.minimum(times * share, top)) / labels - yes
+
+        share = np.minimum(brentq(beyond, 1.0, top / share[-1]) * share, top)
+    return np.maximum(share, _RAREST), many.astype(np.float64)
+
+
+def _quality(
+    learning: Learning, yes: float, sigma: float, heard: float, fall: float, divided: float
+) -> dict[str, float]:
+    """Return precision, recall and F1 of voters of a kind, of whose votes a share is heard.
+
+    From the expected tallies of one query, and those of them that most voters want: (kinds, bins).
+    """
+    seats = min(learning.voters, _SEATS)
+    sigma = max(sigma * seats / learning.voters, seats / _SHARPEST)
+    share, many = label_shares(learning.labels, yes, fall)
+    tally, a = np.arange(seats + 1), divided * share[:, None]
+    b = divided - a
+    ways = gammaln(seats + 1) - gammaln(tally + 1) - gammaln(seats - tally + 1)
+    true = many[:, None] * np.exp(ways + betaln(tally + a, seats - tally + b) - betaln(a, b))
+    reach, width = math.ceil(_WIDE * sigma), max(1, math.floor(sigma / 10))
+    ends = np.arange(-reach, seats + reach + width + 1, width)
+    noise = np.diff(ndtr((ends[:, None] - 0.5 - tally) / sigma), axis=0)  # (bins, tallies)
+    # From where a voter has run out on, tallies are noise, whatever is wanted.
+    silent, above = (1 - heard) * noise[:, 0], tally > seats / 2
+    tallies = heard * true @ noise.T + silent * true.sum(axis=1, keepdims=True)
+    majority = true[:, above]
+    wanted = heard * majority @ noise[:, above].T + silent * majority.sum(axis=1, keepdims=True)
+    counts: Any = learning.queries * tallies
+    ones = Histogram(seats, sigma, 1, -reach, width, counts).chances > 0.5
+    hits, released, total = wanted[ones].sum(), tallies[ones].sum(), wanted.sum()
+    return {
+        "precision": float(hits / released) if released else 0.0,
+        "recall": float(hits / total) if total else 0.0,
+        "f1": float(2 * hits / (released + total)) if total else 0.0,
+    }

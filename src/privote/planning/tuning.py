@@ -18,21 +18,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting.renyi import Floats, check_orders, largest_curve
 from ..errors import InputError
 from ..ledger import Budget
 from ..mechanisms import Mechanism
 from ..metrics import label_table
-from ..votes.contributions import effective
+from ..votes.contributions import bound_contributions
 from ..votes.cube import Ballots, BallotSource
-from .budget import allowance_for, room
+from .budget import allowance_for
+from .chances import cell_probabilities, noise_free
 
-_GUARANTEES = ("allowance", "worst-case", "data-dependent")
 _GATE = ("gate_threshold", "gate_sigma")
 #: What else may vary: fields of a mechanism, and the bar above which a probability is a yes.
 SETTINGS = ("sigma", "tau", *_GATE, "threshold")
-_CELLS = "qls,qlo->lso"  # queries, labels, sides, outcomes
-_FIRST = 64  # queries priced first, then twice as many
 _ROUNDING = 1e-12  # must not push the best itself below the bar
 
 
@@ -45,12 +42,10 @@ class Trial:
     mechanism, threshold
         Ready to use. The threshold is one value, one per label, or None for votes.
     queries
-        How many of the first queries the budget answers under the guarantee.
-    wrong, missed, false_alarm
-        Shares of the answered cells that are released otherwise than wanted: of all, of those that
-        should be 1, of those that should be 0. NaN where there are none.
-    wrong_by_label
-        (labels,)
+        How many of the first queries the budget answers, until the first voter runs out.
+    wrong, wrong_by_label
+        The share of the answered cells that is released otherwise than wanted; (labels,) of each.
+        NaN where nothing is answered.
     answered
         The share of all cells that is answered; 1 without a gate.
     noise_free
@@ -61,8 +56,6 @@ class Trial:
     threshold: float | tuple[float, ...] | None
     queries: int
     wrong: float
-    missed: float
-    false_alarm: float
     wrong_by_label: tuple[float, ...]
     answered: float
     noise_free: float
@@ -76,7 +69,6 @@ def tune(
     epsilon: float,
     delta: float,
     settings: Mapping[str, Sequence[float]],
-    guarantee: str = "allowance",
     drop: float = 0.02,
 ) -> tuple[Trial | None, list[Trial]]:
     """Try settings on votes that are public or paid for; return the best, and all that were tried.
@@ -99,9 +91,6 @@ def tune(
         What to try, in all combinations: values of "sigma", "tau", "gate_threshold" (T),
         "gate_sigma" and "threshold" (γ). Thresholds are also combined label by label: each label
         gets the one with which it is least often wrong, beside the best of the other settings.
-    guarantee
-        Under which queries are counted: "allowance" (until the first voter runs out), "worst-case"
-        or "data-dependent".
     drop
         Best is what answers most labels while at most ``drop`` more of the cells are wrong than in
         the best outcome without noise: the paper's rule. None if nothing such answers a query.
@@ -115,8 +104,6 @@ def tune(
     >>> len(trials)
     2
     """
-    if guarantee not in _GUARANTEES:
-        raise InputError("guarantee", f"must be one of {', '.join(_GUARANTEES)}", guarantee)
     if not 0 <= drop <= 1:
         raise InputError("drop", "must lie in [0, 1]", drop)
     if not settings or not set(settings) <= set(SETTINGS):
@@ -130,19 +117,19 @@ def tune(
         ballots = Ballots.of(votes, threshold=threshold)
         able.check(ballots)
         shape = ballots.queries, ballots.labels
-        known = None if truth is None else label_table("truth", truth, shape)
-        shares = _shares(able, ballots, known)
-        queries = queries_that_fit(able, ballots, budget, guarantee)
+        wanted = None if truth is None else label_table("truth", truth, shape)
+        queries = _queries_that_fit(able, ballots, budget)
+        shares = _shares(able, ballots, wanted)
         return Trial(mechanism=able, threshold=threshold, queries=queries, **shares)
 
     combinations = (dict(zip(grid, values, strict=True)) for values in product(*grid.values()))
-    able = [_with(mechanism, each) for each in combinations]
-    trials = [attempt(each, threshold) for each in able for threshold in thresholds]
+    able = [_with(mechanism, values) for values in combinations]
+    trials = [attempt(variant, threshold) for variant in able for threshold in thresholds]
     best = _best(trials, drop)
     same = [trial for trial in trials if best is not None and trial.mechanism == best.mechanism]
     if best is not None and len(same) > 1:
         wrong = np.nan_to_num([trial.wrong_by_label for trial in same], nan=1.0)
-        by_label = tuple(same[place].threshold for place in wrong.argmin(axis=0))
+        by_label = tuple(same[index].threshold for index in wrong.argmin(axis=0))
         trials.append(attempt(best.mechanism, by_label))
     return _best(trials, drop), trials
 
@@ -165,82 +152,51 @@ def _best(trials: Sequence[Trial], drop: float) -> Trial | None:
     return max(good, key=lambda trial: (trial.queries * trial.answered, -trial.wrong), default=None)
 
 
-# -- how many queries fit --------------------------------------------------------------------------
+def _queries_that_fit(mechanism: Mechanism, ballots: BallotSource, budget: Budget) -> int:
+    """Return how many of the first queries a budget answers until the first voter has run out.
 
-
-def queries_that_fit(
-    mechanism: Mechanism, ballots: BallotSource, budget: Budget, guarantee: str
-) -> int:
-    """Return how many of the first queries a budget answers.
-
-    Under "allowance" until the first voter has run out, with a baseline of zeros; 0 if the budget
-    buys no contribution, which is a refusal. "data-dependent": by the exact cost of these votes.
+    With a baseline of zeros; 0 if the budget buys no contribution, which is a refusal.
     """
-    size = ballots.voters, ballots.labels
-    if guarantee == "worst-case":
-        return room(mechanism.worst_case_rdp(*size), budget, ballots.queries)
-    if guarantee == "data-dependent":
-        return _by_cost(mechanism, ballots, budget)
-    allowance = allowance_for(mechanism, *size, budget.epsilon, budget.delta)
+    size = ballots.voters, ballots.labels, budget.epsilon, budget.delta
+    allowance = allowance_for(mechanism, *size)
+    unit, missing_is_no = mechanism.contribution_unit, mechanism.missing_counts_as_no
 
     def out(queries: int) -> bool:
         left = np.full(ballots.voters, allowance)
         for block in ballots.head(queries).blocks():
             zeros = np.zeros((block.queries, block.labels), np.bool_)
-            unit, silent = mechanism.contribution_unit, mechanism.missing_counts_as_no
-            _, spent, refused = effective(
-                block, zeros, left, unit=unit, missing_counts_as_no=silent
+            _, spent, clipped = bound_contributions(
+                block, zeros, left, unit=unit, missing_counts_as_no=missing_is_no
             )
             left = left - spent
-            if refused.any():
+            if clipped.any():
                 return True
         return False
 
     return bisect_left(range(1, ballots.queries + 1), True, key=out) if allowance else 0
 
 
-def _by_cost(mechanism: Mechanism, ballots: BallotSource, budget: Budget) -> int:
-    orders = check_orders(None)
-    most, queries = largest_curve(budget.epsilon, orders, budget.delta), _FIRST
-    while True:  # little is priced beyond what fits
-        head = ballots.head(min(queries, ballots.queries))
-        fits = (np.cumsum(mechanism.rdp(head, orders), axis=0) <= most).any(axis=1)
-        if head.queries == ballots.queries or not fits.all():
-            return int(fits.sum())
-        queries *= 2
-
-
-# -- how good labels are ---------------------------------------------------------------------------
-
-
 def _shares(
     mechanism: Mechanism, ballots: BallotSource, truth: npt.NDArray[Any] | None
 ) -> dict[str, Any]:
     """Return the shares of cells that are wrong, as a :class:`Trial` has them."""
-    # By label: what should be (0, 1), and what is released (0, 1, ABSTAIN).
-    sums, plain = np.zeros((2, ballots.labels, 2, 3))
-    start = 0
+    # By label: cells released otherwise than wanted, answered, wrong without noise, and all.
+    sums, start = np.zeros((4, ballots.labels)), 0
     for block in ballots.blocks():
-        majority = np.asarray(mechanism.noise_free(block), np.bool_)
+        majority = np.asarray(noise_free(mechanism, block), np.bool_)
         wanted = majority if truth is None else truth[start : start + block.queries]
-        sides = np.stack([wanted == 0, wanted == 1], axis=-1).astype(np.float64)
-        sums += np.einsum(_CELLS, sides, mechanism.cell_probabilities(mechanism.tally(block)))
-        plain += np.einsum(_CELLS, sides, np.stack([~majority, majority, 0 * majority], axis=-1))
         start += block.queries
-    of = sums.sum(axis=0)
+        no, yes, _ = np.moveaxis(cell_probabilities(mechanism, mechanism.tally(block)), -1, 0)
+        cells = np.where(wanted == 1, no, yes), no + yes, majority != wanted, np.ones_like(no)
+        sums += [(cell * (wanted >= 0)).sum(axis=0) for cell in cells]
+    wrong, answered, plain, every = sums.sum(axis=1).tolist()
     return {
-        "wrong": _wrong(of),
-        "missed": _share(of[1, 0], of[1, :2].sum()),
-        "false_alarm": _share(of[0, 1], of[0, :2].sum()),
-        "wrong_by_label": tuple(map(_wrong, sums)),
-        "answered": _share(of[:, :2].sum(), of.sum()),
-        "noise_free": _wrong(plain.sum(axis=0)),
+        "wrong": _share(wrong, answered),
+        "wrong_by_label": tuple(map(_share, *sums[:2].tolist())),
+        "answered": _share(answered, every),
+        "noise_free": _share(plain, every),
     }
 
 
-def _wrong(sums: Floats) -> float:
-    return _share(sums[0, 1] + sums[1, 0], sums[:, :2].sum())
-
-
 def _share(part: float, whole: float) -> float:
-    return float(part / whole) if whole > 0 else math.nan
+    return part / whole if whole > 0 else math.nan

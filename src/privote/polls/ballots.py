@@ -16,15 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BallotError, InputError, shown, whole
-from ..mechanisms.outcomes import PollSize, PollTally
 from ..votes.cube import MOST
+from .outcomes import PollSize, Whole
 
 _CELLS = 1 << 22  # of a block: 8 MB
 _ROWS = 1 << 14  # of a block, which are objects before they are an array
 _MOST_POINTS = np.iinfo(np.int16).max - 1  # what a ballot has beyond is stored as one more
 INVALID = ("error", "empty")
 DUPLICATES = (None, "first", "last")
-_NO_ROLL = ("No column names the voters, so double votes cannot be detected.",)
+_NO_ROLL = "No column names the voters, so double votes cannot be detected."
 _ROLL = "The column {!r} is the public roll: who voted is not protected, how they voted is."
 
 
@@ -45,7 +45,7 @@ class Block(NamedTuple):
 
     lines: Sequence[int]
     voters: Sequence[str | None]
-    times: npt.NDArray[np.int64]
+    times: Whole
     votes: npt.NDArray[np.int16]
 
 
@@ -93,13 +93,11 @@ class BallotRule:
             over |= (totals > self.most).any(axis=1)
         if over.any() and self.invalid == "error":
             unit = "approvals" if self.each == 1 else "points in total"
-            limit = "" if self.most is None else f"{self.most} {unit}"
-            if self.each > 1:
-                limit += f"{' and ' if limit else ''}{self.each} points per option"
-            line = block.lines[int(np.flatnonzero(over)[0])]
+            limits = [f"{self.most} {unit}"] * (self.most is not None)
+            limits += [f"{self.each} points per option"] * (self.each > 1)
             raise BallotError(
-                f"line {line}: the ballot breaks the poll's rule of at most {limit}; give "
-                "`invalid=empty` to count such ballots as empty"
+                f"line {block.lines[int(over.argmax())]}: the ballot breaks the poll's rule of at "
+                f"most {' and '.join(limits)}; give `invalid=empty` to count such ballots as empty"
             )
         return np.asarray(~over)
 
@@ -114,10 +112,10 @@ class PollBallots:
         Their names, in the file's order; "question: option" where there are several questions.
     questions
         How many of the options belong to each question, by its name; empty if there is one.
-    rule
-        What a ballot may hold, by the poll's rule.
-    tally
-        The true counts. Sealed.
+    size
+        The public numbers: voters, those with an empty ballot included, and the poll's rule.
+    counts
+        How many approvals (or points) each option has: (options,). Sealed.
     emptied
         How many ballots broke the rule and count as empty. Sealed.
     roll
@@ -134,8 +132,8 @@ class PollBallots:
 
     options: tuple[str, ...]
     questions: Mapping[str, int] = field(default_factory=dict)
-    rule: BallotRule
-    tally: PollTally = field(repr=False)
+    size: PollSize
+    counts: Whole = field(repr=False)
     emptied: int = field(default=0, repr=False)
     roll: str | None = None
     repeated: int = 0
@@ -146,29 +144,16 @@ class PollBallots:
 
     @property
     def voters(self) -> int:
-        """How many, those with an empty ballot included: a public number."""
-        return self.tally.voters
-
-    @property
-    def size(self) -> PollSize:
-        """The public numbers."""
-        sizes = tuple(self.questions.values()) or (len(self.options),)
-        return PollSize(
-            voters=self.voters,
-            options=len(self.options),
-            most=self.rule.most or self.rule.each * max(sizes),
-            each=self.rule.each,
-            questions=sizes,
-        )
+        """How many: public."""
+        return self.size.voters
 
 
 def counted(
     options: Sequence[str],
     blocks: Callable[[], Iterable[Block]],
     rule: BallotRule,
-    roll: str | None = None,
-    *,
-    notes: tuple[str, ...] = (),
+    roll: str | None,
+    notes: tuple[str, ...],
     **facts: Any,
 ) -> PollBallots:
     """Count ballots, checking each; ``blocks`` begins to read them. The other facts are public."""
@@ -176,7 +161,7 @@ def counted(
     twice = sorted(name for name, times in Counter(names).items() if times > 1)
     if twice:
         raise InputError(f"the option {shown(twice[0])} is named twice")
-    sizes = [*facts.get("questions", {}).values()] or [len(names)]
+    sizes = tuple(facts.get("questions", {}).values()) or (len(names),)
     if min(sizes) < 2:
         raise InputError(f"a poll needs at least 2 options, got {min(sizes)}")
     lines: dict[str | None, int] = {}  # where the ballot of each voter stands
@@ -190,33 +175,33 @@ def counted(
         voters += int(block.times.sum())
         if voters > MOST:  # before anything is multiplied by it
             raise BallotError(f"a poll must have at most {MOST:,} voters")
-        kept = rule.kept(block, sizes)
-        emptied += int(block.times[~kept].sum())
-        block.votes[~kept] = 0
+        valid = rule.kept(block, sizes)
+        emptied += int(block.times[~valid].sum())
+        block.votes[~valid] = 0
         counts += block.times @ block.votes.astype(np.int64)
     if not voters:
         raise BallotError("there are no ballots")
-    facts |= {"emptied": emptied, "roll": roll, "repeated": repeated}
-    notes += _NO_ROLL if roll is None else (_ROLL.format(roll),)
+    notes += (_NO_ROLL if roll is None else _ROLL.format(roll),)
     if rule.duplicates is not None:
         rows = "1 row" if repeated == 1 else f"{repeated:,} rows"
         notes += (f"{rows} repeated a voter; the {rule.duplicates} of each counts.",)
     elif roll is not None:
         notes += ("No voter is named twice.",)
-    return PollBallots(
-        options=names, rule=rule, tally=PollTally(voters, counts), notes=notes, **facts
-    )
+    most = rule.most or rule.each * max(sizes)
+    size = PollSize(voters=voters, options=len(names), most=most, each=rule.each, questions=sizes)
+    facts |= {"size": size, "counts": counts, "emptied": emptied, "repeated": repeated}
+    return PollBallots(options=names, roll=roll, notes=notes, **facts)
 
 
 def _drop_repeated(block: Block, lines: dict[str | None, int], rule: BallotRule) -> int:
     """Empty the rows of voters whose ballot is on another line; return how many. Or refuse them."""
     pairs = zip(block.voters, block.lines, strict=True)
-    other = np.array([v is not None and lines.setdefault(v, at) != at for v, at in pairs], bool)
+    other = np.array([v is not None and lines.setdefault(v, row) != row for v, row in pairs], bool)
     if rule.duplicates is None and other.any():
-        at = int(other.argmax())
-        voter = block.voters[at]
+        row = int(other.argmax())
+        voter = block.voters[row]
         raise BallotError(
-            f"lines {lines[voter]} and {block.lines[at]} name the same voter: each person has one "
+            f"lines {lines[voter]} and {block.lines[row]} name the same voter: each person has one "
             "ballot; give `duplicates=first` or `duplicates=last` to count one of them",
             sealed=f"the voter is {voter!r}",
         )
@@ -229,12 +214,12 @@ def gathered(rows: Iterator[Row], options: int) -> Iterator[Block]:
     """Yield rows in blocks, as arrays."""
     while part := list(islice(rows, min(max(1, _CELLS // options), _ROWS))):
         votes = np.zeros((len(part), options), np.int16)
-        for place, row in enumerate(part):
+        for index, row in enumerate(part):
             for option, points in row.given:
-                if votes[place, option]:
+                if votes[index, option]:
                     raise BallotError(f"line {row.line}: the ballot names an option twice")
                 # Beyond any rule either way: a number that does not fit is not cut to one that does
-                votes[place, option] = min(points, _MOST_POINTS + 1)
+                votes[index, option] = min(points, _MOST_POINTS + 1)
         times = np.array([row.times for row in part], np.int64)
         yield Block([row.line for row in part], [row.voter for row in part], times, votes)
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +26,9 @@ import numpy as np
 
 from ..errors import BallotError, InputError, UnavailableError, shown, whole
 from ..files import check_file
+from ..votes import tables
 from ..votes.cells import ODD, YesNo, name_of
 from ..votes.names import folded
-from ..votes.tables import (
-    TABLES,
-    Sheet,
-    as_csv,
-    cells,
-    columns_in_words,
-    delimiter_of,
-    is_records,
-    lines,
-    open_table,
-)
 from .ballots import BallotRule, Block, PollBallots, Row, counted, gathered, integer
 
 # Heads of columns that name voters, as letters and digits only, the surest first; the last names
@@ -71,8 +62,9 @@ _GROUPS = re.compile(r"(?:\{[\d\s,]*\}|\d+)(?:\s*,\s*(?:\{[\d\s,]*\}|\d+))*")
 # Sections of a Pabulib file, and the columns that each must have.
 _SECTIONS = {"META": ("key",), "PROJECTS": ("project_id",), "VOTES": ("voter_id", "vote")}
 # Digits enough for any money, and no exponent that makes a number of a million digits.
-_AMOUNT = re.compile(r"[+-]?\d{0,30}(\.\d{0,30})?([eE][+-]?\d{1,2})?(/\d{1,30})?")
-_TYPES = ("approval", "choose-1", "cumulative", "scoring", "ordinal")
+_AMOUNT = re.compile(r"\+?(?=\.?\d)\d{0,30}(\.\d{0,30})?([eE][+-]?\d{1,2})?")
+_POINTS = ("cumulative", "scoring")
+_TYPES = ("approval", "choose-1", *_POINTS, "ordinal")
 Options = Sequence[str] | Mapping[str, Sequence[str]] | None
 
 
@@ -126,8 +118,8 @@ def read(
         whole("each", each)
     table = {"options": options, "voter": voter, "column": column}
     if isinstance(source, PollBallots):
-        given = {"most": most, "each": each, "top": top, **table, "encoding": encoding}
-        _refuse({**given, "duplicates": duplicates}, "applies to a file, not to ballots")
+        arguments = {"most": most, "each": each, "top": top, **table, "encoding": encoding}
+        _refuse({**arguments, "duplicates": duplicates}, "applies to a file, not to ballots")
         return source
     points = 1 if each is None else each
     rule = BallotRule(most=most, each=points, invalid=invalid, duplicates=duplicates)
@@ -142,13 +134,12 @@ def read(
         _refuse({"duplicates": duplicates}, "needs a file that names the voters")
         return read_preflib(path, rule, top, encoding)
     _refuse({"top": top}, "applies to rankings and categories, not to a table")
-    if ending and ending not in TABLES:
-        known = ", ".join((*TABLES, *PREFLIB, ".pb"))
-        raise InputError(f"{path.name!r} must end in one of {known}{as_csv(path.name)}")
+    if ending and ending not in tables.TABLES:
+        endings = ", ".join((*tables.TABLES, *PREFLIB, ".pb"))
+        raise InputError(f"{path.name!r} must end in one of {endings}{tables.as_csv(path.name)}")
     if ending in ("", ".parquet"):
         _refuse({"encoding": encoding}, "applies to a text file")
-    reading = {"encoding": encoding, "ballots": True}
-    return _read_table(source, rule, options, voter, column, reading)
+    return _read_table(source, rule, options, voter, column, encoding)
 
 
 def _refuse(given: dict[str, Any], rule: str) -> None:
@@ -162,22 +153,17 @@ def _refuse(given: dict[str, Any], rule: str) -> None:
 
 
 def _read_table(
-    source: Any,
-    rule: BallotRule,
-    options: Options,
-    voter: str | None,
-    column: str | Sequence[str] | None,
-    reading: dict[str, Any],
+    source: Any, rule: BallotRule, options: Options, voter: str | None, column: Any, encoding: Any
 ) -> PollBallots:
     questions = [column] if isinstance(column, str) else list(column or ())
     named = _named_options(options, questions)
-    if not named and is_records(source):
+    if not named and tables.is_records(source):
         raise InputError(
             "options", "must be given for a list of records: which keys its ballots have is private"
         )
     columns = questions or named.get("", [])
     keys = columns if voter is None else [voter, *columns]
-    table = open_table(source, "source", columns=keys, **reading)
+    table = tables.open_table(source, "source", columns=keys, encoding=encoding, ballots=True)
     who, roll = _voter_column(table, voter, columns)
     if who is None:
         _refuse({"duplicates": rule.duplicates}, "needs a column that names the voters")
@@ -187,21 +173,22 @@ def _read_table(
             f"the column {weights[0]!r} would give ballots a weight, and in a poll each counts "
             "once: remove it from the table"
         )
-    note = "An empty cell counts as no; an empty ballot approves nothing."
+    notes: tuple[str, ...] = ("An empty cell counts as no; an empty ballot approves nothing.",)
     if not questions:
         places, skipped = _option_columns(table, who, columns)
-        names = [table.header[place] for place in places]
-        notes = (note, f"Not counted as options: {skipped}.") if skipped else (note,)
-        blocks = partial(_marked, table, who, places, rule)
-        return counted(names, blocks, rule, roll, notes=notes)
-    several = len(questions) > 1
+        names = [table.header[index] for index in places]
+        notes += (f"Not counted as options: {skipped}.",) if skipped else ()
+        return counted(names, partial(_marked, table, who, places, rule), rule, roll, notes)
     if rule.each != 1:
         raise InputError("each", "must be 1: lists of options have no points", rule.each)
-    names = [f"{one}: {name}" if several else name for one in questions for name in named[one]]
-    sizes = {one: len(named[one]) for one in questions} if several else {}
-    places = [_place(table, one, "column") for one in questions]
-    blocks = partial(_lists, table, who, places, [named[one] for one in questions])
-    return counted(names, blocks, rule, roll, questions=sizes, notes=(note,))
+    several = len(questions) > 1
+    leads = [f"{question}: " if several else "" for question in questions]
+    pairs = zip(leads, questions, strict=True)
+    names = [lead + name for lead, question in pairs for name in named[question]]
+    sizes = {question: len(named[question]) for question in questions} if several else {}
+    places = [_place(table, question, "column") for question in questions]
+    blocks = partial(_lists, table, who, places, [named[question] for question in questions])
+    return counted(names, blocks, rule, roll, notes, questions=sizes)
 
 
 def _named_options(options: Options, questions: list[str]) -> dict[str, list[str]]:
@@ -220,7 +207,7 @@ def _named_options(options: Options, questions: list[str]) -> dict[str, list[str
         options = {} if options is None else dict.fromkeys(questions or [""], options)
     elif set(options) != set(questions):
         raise InputError("options", "must have a list for every `column`, and for no other")
-    named = {one: [name_of(name) for name in names] for one, names in options.items()}
+    named = {question: [name_of(name) for name in names] for question, names in options.items()}
     if not all(names and all(names) for names in named.values()):
         raise InputError("options", "must be names")
     return named
@@ -231,23 +218,23 @@ def _letters(head: str) -> str:
     return "".join(filter(str.isalnum, folded(head))) or head.strip()
 
 
-def _place(table: Sheet, name: str, argument: str) -> int:
+def _place(table: tables.RawTable, name: str, argument: str) -> int:
     """Return where a column stands."""
     if name not in table.header:
-        said, sealed = columns_in_words(table.header)
+        said, sealed = tables.columns_in_words(table.header)
         rule = f"must be a column of the table, and {name!r:.60} is not; it has {said}"
         raise BallotError(argument, rule, sealed=sealed)
     return table.header.index(name)
 
 
 def _voter_column(
-    table: Sheet, voter: str | None, taken: list[str]
+    table: tables.RawTable, voter: str | None, taken: list[str]
 ) -> tuple[int | None, str | None]:
     """Return where voters are named, and the head of that column unless it numbers responses."""
     if voter is not None:
-        at = _place(table, voter, "voter")
+        index = _place(table, voter, "voter")
         kind = _VOTERS.fullmatch(_letters(voter))
-        return at, None if kind and kind.lastindex == _RESPONSE else voter
+        return index, None if kind and kind.lastindex == _RESPONSE else voter
     kinds = {head: _VOTERS.fullmatch(_letters(head)) for head in table.header if head not in taken}
     ranks = {head: kind.lastindex or 0 for head, kind in kinds.items() if kind}
     if not ranks:
@@ -259,59 +246,61 @@ def _voter_column(
     return table.header.index(best), None if responses else best
 
 
-def _option_columns(table: Sheet, voter: int | None, wanted: list[str]) -> tuple[list[int], str]:
+def _option_columns(
+    table: tables.RawTable, voter: int | None, wanted: list[str]
+) -> tuple[list[int], str]:
     """Return where the options stand, and which columns that form services add are left out."""
     if wanted:
         return [_place(table, name, "options") for name in wanted], ""
     heads = dict(enumerate(table.header))
-    known = {at: _letters(head) for at, head in heads.items() if at != voter}
-    added = [at for at, k in known.items() if _EXPORT.fullmatch(k) or _VOTERS.fullmatch(k)]
-    places = [place for place in known if place not in added]
+    letters = {index: _letters(head) for index, head in heads.items() if index != voter}
+    added = [index for index, k in letters.items() if _EXPORT.fullmatch(k) or _VOTERS.fullmatch(k)]
+    places = [index for index in letters if index not in added]
     # Of a row an approval, such as voter, option, points, its heads would be taken for options.
     if len(places) < 2 or heads[places[0]].casefold() in _ONE:
         raise BallotError("column", f"must be given, with the `options`, {_LISTED}")
-    for place in places:
-        if not heads[place]:
+    for index in places:
+        if not heads[index]:
             raise InputError(
-                f"line 1: column {place + 1} has no name; name it, or list the `options`"
+                f"line 1: column {index + 1} has no name; name it, or list the `options`"
             )
     says = YesNo()
-    if all(says[heads[place]] != ODD for place in places[1:]):
+    if all(says[heads[index]] != ODD for index in places[1:]):
         raise InputError(
             "line 1: must be a header with the options' names, not a ballot; e.g. voter,Ada,Bo "
             "followed by ann,1,0. The column `voter` is optional"
         )
-    return places, ", ".join(repr(heads[at]) for at in added)
+    return places, ", ".join(repr(heads[index]) for index in added)
 
 
 def _marked(
-    table: Sheet, voter: int | None, places: list[int], rule: BallotRule
+    table: tables.RawTable, voter: int | None, places: list[int], rule: BallotRule
 ) -> Iterator[Block]:
     """Yield ballots with a column an option: yes or no, or points."""
     says = YesNo()
     for rows, columns in table.blocks():
         marks = np.empty((len(rows), len(places)), np.int16)
-        for at, place in enumerate(places):
-            marks[:, at] = (
-                says.read(columns[place])
+        for index, column in enumerate(places):
+            marks[:, index] = (
+                says.read(columns[column])
                 if rule.each == 1
-                else [_WHOLE.get(_text(cell), ODD) for cell in columns[place]]
+                else [_WHOLE.get(_text(cell), ODD) for cell in columns[column]]
             )
         odd = np.argwhere(marks == ODD)
         if len(odd):
-            row, at = odd[0]
+            row, index = odd[0]
             what = "yes or no (1/0, x, true/false)" if rule.each == 1 else "integer points"
             raise BallotError(
                 f"{table.unit} {rows[row]}: a cell is not {what}. Name the `options` if other "
                 f"columns exist, or the `voter` column, or the `column` {_LISTED}",
-                sealed=f"the cell is {shown(columns[places[at]][row])}",
+                sealed=f"the cell is {shown(columns[places[index]][row])}",
             )
         votes = np.maximum(marks, 0)  # a gap is a no
         yield Block(rows, _voters(table, columns, voter, rows), np.ones(len(rows), np.int64), votes)
 
 
 def _voters(
-    table: Sheet, columns: Sequence[Sequence[Any]], voter: int | None, rows: Sequence[int]
+    table: tables.RawTable, columns: Sequence[Sequence[Any]], voter: int | None, rows: Sequence[int]
 ) -> Sequence[str | None]:
     if voter is None:
         return [None] * len(rows)
@@ -334,24 +323,24 @@ def _text(cell: Any) -> str | None:
 
 
 def _lists(
-    table: Sheet, voter: int | None, places: list[int], options: list[list[str]]
+    table: tables.RawTable, voter: int | None, places: list[int], options: list[list[str]]
 ) -> Iterator[Block]:
     """Yield ballots whose options stand in a column, or in one for each question."""
     starts = np.cumsum([0, *map(len, options)]).tolist()
-    known = [
-        {folded(name.strip(_QUOTED)): start + at for at, name in enumerate(names)}
+    indices = [
+        {folded(name.strip(_QUOTED)): start + index for index, name in enumerate(names)}
         for start, names in zip(starts, options, strict=False)
     ]
-    if sum(map(len, known)) < starts[-1]:
+    if sum(map(len, indices)) < starts[-1]:
         raise InputError("options", "must differ in more than spaces and case")
 
     def ballots() -> Iterator[Row]:
         for rows, columns in table.blocks():
             voters = _voters(table, columns, voter, rows)
             for row, name, *ballot in zip(
-                rows, voters, *(columns[at] for at in places), strict=True
+                rows, voters, *(columns[index] for index in places), strict=True
             ):
-                listed = [_listed(cell, here) for cell, here in zip(ballot, known, strict=True)]
+                listed = [_listed(cell, here) for cell, here in zip(ballot, indices, strict=True)]
                 if None in listed:
                     raise BallotError(
                         f"{table.unit} {row}: the ballot names something that is not among the "
@@ -368,8 +357,8 @@ def _listed(cell: Any, at: dict[str, int]) -> list[int] | None:
     text = _text(cell)
     if text is None:
         several = isinstance(cell, Sequence | Set | np.ndarray)
-        found = [at.get(folded(_text(part) or ""), -1) for part in cell] if several else [-1]
-        return None if -1 in found else found
+        options = [at.get(folded(_text(part) or ""), -1) for part in cell] if several else [-1]
+        return None if -1 in options else options
     for mark in ("", *(mark for mark in _SEPARATORS if mark in text)):
         parts = text.split(mark) if mark else [text]
         # Options from each part on: an option may hold the mark, and the longest counts.
@@ -398,65 +387,61 @@ def read_preflib(
     if f".{kind}" not in PREFLIB:
         raise InputError(f"data type {shown(kind)} must be one of {', '.join(PREFLIB)}")
     places = 1 if top is None else whole("top", top)
-    what = "categories" if kind == "cat" else "places"
     if rule.each != 1:
         raise InputError("each", "must be 1: PrefLib's ballots have no points", rule.each)
     if rule.most is None and kind in ("soc", "soi"):
         rule = replace(rule, most=min(places, len(names)))  # by the reading, on any ballot
-    found = counted(
-        names,
-        lambda: gathered(_preflib_rows(path, encoding, len(names), places), len(names)),
-        rule,
-        meta=meta,
-        notes=(
-            f"A ballot approves the options in its first {places} {what}."
-            if places > 1
-            else f"A ballot approves the options in the first of its {what}.",
-            "A line that starts with 13 stands for thirteen voters.",
-        ),
+    what = "categories" if kind == "cat" else "places"
+    first = f"its first {places} {what}" if places > 1 else f"the first of its {what}"
+    notes = (
+        f"A ballot approves the options in {first}.",
+        "A line that starts with 13 stands for thirteen voters.",
     )
-    said = meta.get("NUMBER VOTERS", "")
-    voters = integer(said, "NUMBER VOTERS") if said.isdecimal() else found.voters
-    if voters != found.voters:
-        raise BallotError(f"the file declares {voters} voters but has {found.voters} ballots")
-    return found
+
+    rows = partial(_preflib_rows, path, encoding, len(names), places)
+    ballots = counted(names, lambda: gathered(rows(), len(names)), rule, None, notes, meta=meta)
+    _check_declared(meta, {"NUMBER VOTERS": ballots.voters})
+    return ballots
 
 
 def _head(path: Path, encoding: str | None) -> tuple[dict[str, str], list[str]]:
-    meta: dict[str, str] = {}
-    known: dict[int, str] = {}
-    for line in lines(path, encoding):
-        if not line.startswith("#"):
-            break
+    meta, names = dict[str, str](), dict[int, str]()
+    for line in takewhile(lambda line: line.startswith("#"), tables.lines(path, encoding)):
         key, _, value = line[1:].strip().partition(":")
-        found = _NAME.fullmatch(key.strip())
-        if found:
-            known[integer(found[1], "the number of an ALTERNATIVE NAME")] = value.strip()
+        match = _NAME.fullmatch(key.strip())
+        if match:
+            names[integer(match[1], "the number of an ALTERNATIVE NAME")] = value.strip()
         else:
             meta[key.strip()] = value.strip()
-    said = meta.get("NUMBER ALTERNATIVES", "")
-    number = integer(said, "NUMBER ALTERNATIVES", 1) if said else None
+    stated = meta.get("NUMBER ALTERNATIVES", "")
+    number = integer(stated, "NUMBER ALTERNATIVES", 1) if stated else None
     # So many different numbers from 1 on: no list is made as long as the file says.
-    if len(known) != number or (min(known), max(known)) != (1, number):
+    if len(names) != number or (min(names), max(names)) != (1, number):
         raise InputError(
             f"the header must say NUMBER ALTERNATIVES and name each: it says {number or 'nothing'} "
-            f"and names {len(known)}"
+            f"and names {len(names)}"
         )
-    places = sorted(known)
-    return meta, _told_apart([known[place] for place in places], places)
+    places = sorted(names)
+    return meta, _told_apart([names[index] for index in places], places)
 
 
 def _told_apart(names: Sequence[str], marks: Sequence[object]) -> list[str]:
     """Return the names; those that several options share with what tells them apart."""
-    times = Counter(names)
-    return [
-        name if times[name] == 1 else f"{name} [{mark}]"
-        for name, mark in zip(names, marks, strict=True)
-    ]
+    times, pairs = Counter(names), zip(names, marks, strict=True)
+    return [name if times[name] == 1 else f"{name} [{mark}]" for name, mark in pairs]
+
+
+def _check_declared(meta: Mapping[str, str], counts: Mapping[str, int]) -> None:
+    """Refuse a file that has another number of something than its own head says."""
+    for key, count in counts.items():
+        stated = meta.get(key, "")
+        number = integer(stated, key) if stated.isdecimal() else count
+        if number != count:
+            raise BallotError(f"the file declares {key} {number} but has {count}")
 
 
 def _preflib_rows(path: Path, encoding: str | None, options: int, top: int) -> Iterator[Row]:
-    for number, line in enumerate(lines(path, encoding), 1):
+    for number, line in enumerate(tables.lines(path, encoding), 1):
         if line.startswith("#") or not line.strip():
             continue
         voters, _, ballot = line.partition(":")
@@ -464,19 +449,16 @@ def _preflib_rows(path: Path, encoding: str | None, options: int, top: int) -> I
             raise BallotError(
                 f"line {number}: must be a number of voters, a colon and options: 13: {{1,2}},3"
             )
+        where = f"line {number}: an option"
         groups = [
-            [
-                integer(part, f"line {number}: an option", 1, options)
-                for part in (several or one).split(",")
-                if part.strip()
-            ]
-            for several, one in _GROUP.findall(ballot)
+            [integer(part, where, 1, options) for part in group.split(",") if part.strip()]
+            for group in map("".join, _GROUP.findall(ballot))
         ]
         every = [option for group in groups for option in group]
         if len(set(every)) < len(every):
             raise BallotError(f"line {number}: the ballot names an option twice")
-        given = [(option - 1, 1) for group in groups[:top] for option in group]
-        yield Row(number, None, integer(voters, f"line {number}: the voters"), given)
+        approved = [(option - 1, 1) for group in groups[:top] for option in group]
+        yield Row(number, None, integer(voters, f"line {number}: the voters"), approved)
 
 
 # -- Pabulib ---------------------------------------------------------------------------------------
@@ -487,52 +469,40 @@ def read_pabulib(
 ) -> PollBallots:
     """Read one of Pabulib's files; see :func:`privote.polls.read`.
 
-    ``each`` is what was asked for: None takes points as the file's rule has them.
+    ``each`` is the argument: None takes points as the file's rule has them.
     """
-    meta, listed = dict[str, str](), list[tuple[int, dict[str, str]]]()
-    for section, line, row in _pabulib_rows(path, encoding):
-        if section == "VOTES":
-            break
-        if section == "META":
-            meta[row["key"]] = row.get("value", "").strip()
-        elif section == "PROJECTS":
-            listed.append((line, row))
+    # All rows up to the votes before any is read: without that section a row may be a ballot.
+    head = list(takewhile(lambda row: row[0] != "VOTES", _pabulib_rows(path, encoding)))
+    meta = {row["key"]: row.get("value", "").strip() for part, _, row in head if part == "META"}
     kind = meta.get("vote_type", "")
     if kind not in _TYPES:
         raise UnavailableError("vote_type", f"must be one of {', '.join(_TYPES)}", kind)
+    listed = [(line, row) for section, line, row in head if section == "PROJECTS"]
     ids = [row["project_id"] for _, row in listed]
-    known = {project: place for place, project in enumerate(ids)}
-    if len(known) < len(ids):
+    places = {project: index for index, project in enumerate(ids)}
+    if len(places) < len(ids):
         raise InputError(f"the project {shown(Counter(ids).most_common(1)[0][0])} is listed twice")
     rule, note = _pabulib_rule(meta, len(ids), kind, rule, each, top)
-
-    def blocks() -> Iterator[Block]:
-        rows = (
-            _pabulib_ballot(line, row, known, rule, kind)
-            for section, line, row in _pabulib_rows(path, encoding)
-            if section == "VOTES"
-        )
-        return gathered(rows, len(known))
-
     costs = [_amount(row.get("cost"), f"line {line}: cost") for line, row in listed]
-    names = [row.get("name", "").strip() or row["project_id"] for _, row in listed]
-    found = counted(
-        _told_apart(names, ids),
-        blocks,
+
+    def rows() -> Iterator[Row]:
+        for section, line, row in _pabulib_rows(path, encoding):
+            if section == "VOTES":
+                yield _pabulib_ballot(line, row, places, rule, kind)
+
+    ballots = counted(
+        _told_apart([row.get("name", "").strip() or row["project_id"] for _, row in listed], ids),
+        lambda: gathered(rows(), len(places)),
         rule,
         "voter_id",
+        (note,),
         meta=meta,
-        costs=None if None in costs else tuple(cost for cost in costs if cost is not None),
+        costs=None if None in costs else tuple(costs),
         money=_amount(meta.get("budget"), "budget"),
-        notes=(note,),
     )
-    votes = found.voters + found.repeated
-    for key, value in (("num_votes", votes), ("num_projects", len(ids))):
-        said = meta.get(key, "")
-        number = integer(said, key) if said.isdecimal() else value
-        if number != value:
-            raise BallotError(f"the file declares {key} {number} but has {value}")
-    return found
+    votes = ballots.voters + ballots.repeated
+    _check_declared(meta, {"num_votes": votes, "num_projects": len(places)})
+    return ballots
 
 
 def _pabulib_rule(
@@ -548,63 +518,65 @@ def _pabulib_rule(
     def number(key: str) -> int | None:
         return integer(meta[key], key, 1) if meta.get(key) else None
 
-    if kind in ("cumulative", "scoring"):
+    most, note = rule.most, "Ballots give points."
+    if kind == "ordinal":
+        most = min(1 if top is None else whole("top", top), options)
+        note = f"A ballot approves its first {most} places."
+    elif kind not in _POINTS:
+        longest = 1 if kind == "choose-1" else number("max_length")
+        most = most or longest
+        limit = "without a limit" if most is None else f"at most {most}"
+        note = f"A ballot approves projects, {limit}."
+    else:
         total = number("max_sum_points")
         if each is None:
-            highest = number("max_points") or total
-            if highest is None:
+            each = number("max_points") or total
+            if each is None:
                 raise InputError("each", "must be given: the file has no max_points")
-            rule = replace(rule, each=highest, most=rule.most or total)
-            return rule, f"Ballots give points, at most {highest} to a project."
-        most = rule.most
-        if each == 1 and most is None and total is not None:
-            most = min(total, options)  # an approval takes a point at least
-        return replace(rule, each=each, most=most), (
-            "Any number of points counts as an approval." if each == 1 else "Ballots give points."
-        )
-    if kind == "ordinal":
-        places = min(1 if top is None else whole("top", top), options)
-        return replace(rule, most=places), f"A ballot approves its first {places} places."
-    longest = 1 if kind == "choose-1" else number("max_length")
-    most = longest if rule.most is None else rule.most
-    said = "without a limit" if most is None else f"at most {most}"
-    return replace(rule, most=most), f"A ballot approves projects, {said}."
+            most, note = most or total, f"Ballots give points, at most {each} to a project."
+        elif each == 1:
+            note = "Any number of points counts as an approval."
+            if total is not None:
+                most = most or min(total, options)  # an approval takes a point at least
+        rule = replace(rule, each=each)
+    return replace(rule, most=most), note
 
 
 def _pabulib_ballot(
-    line: int, record: dict[str, str], known: dict[str, int], rule: BallotRule, kind: str
+    line: int, row: dict[str, str], places: dict[str, int], rule: BallotRule, kind: str
 ) -> Row:
-    named = [part.strip() for part in record["vote"].split(",") if part.strip()]
-    options = [known.get(project, -1) for project in named]
+    projects = [part.strip() for part in row["vote"].split(",") if part.strip()]
+    options = [places.get(project, -1) for project in projects]
     if -1 in options:
         raise BallotError(
             f"line {line}: the ballot names a project that is not listed",
-            sealed=f"it is {named[options.index(-1)]!r}",
+            sealed=f"it is {projects[options.index(-1)]!r}",
         )
     if len(set(options)) < len(options):
         raise BallotError(f"line {line}: the ballot names a project twice")
     points = [1] * len(options)
-    if kind in ("cumulative", "scoring"):
-        given = [part.strip() for part in record.get("points", "").split(",") if part.strip()]
-        if len(given) != len(options):
+    if kind in _POINTS:
+        texts = [part.strip() for part in row.get("points", "").split(",") if part.strip()]
+        if len(texts) != len(options):
             raise BallotError(f"line {line}: needs integer points, one per project named")
-        points = [integer(part, f"line {line}: points") for part in given]
+        points = [integer(text, f"line {line}: points") for text in texts]
         if rule.each == 1:
             points = [min(value, 1) for value in points]
-    places = rule.most if kind == "ordinal" else None
-    voter = folded(record["voter_id"])
-    return Row(line, voter, 1, list(zip(options, points, strict=True))[:places])
+    approved = list(zip(options, points, strict=True))
+    return Row(
+        line, folded(row["voter_id"]), 1, approved[: rule.most if kind == "ordinal" else None]
+    )
 
 
 def _pabulib_rows(path: Path, encoding: str | None) -> Iterator[tuple[str, int, dict[str, str]]]:
     """Yield the rows of a file by the names of their columns, each with its section and line."""
-    text = lines(path, encoding)
+    text = tables.lines(path, encoding)
     first, second = next(text, "").strip(), next(text, "")
     if first.strip(";,") != "META":
         raise InputError("line 1: must be META in a Pabulib file")
     section, header = "", list[str]()
     missing = dict(_SECTIONS)
-    for line, record in cells(lines(path, encoding), delimiter_of(second)):
+    for line, record in tables.cells(tables.lines(path, encoding), tables.delimiter_of(second)):
         if record[0].strip() in _SECTIONS and not any(cell.strip() for cell in record[1:]):
             section, header = record[0].strip(), []
         elif not header:
@@ -613,30 +585,23 @@ def _pabulib_rows(path: Path, encoding: str | None) -> Iterator[tuple[str, int, 
                 if name not in header:
                     raise InputError(f"line {line}: {section} needs a column {name!r}")
         elif len(record) > len(header):
-            raise InputError(
-                f"line {line}: has {len(record)} cells, and the header has {len(header)}"
-            )
+            rule = f"has {len(record)} cells, and the header has {len(header)}"
+            raise InputError(f"line {line}: {rule}")
         else:
             row = dict(zip(header, record, strict=False))
-            for name in _SECTIONS.get(section, ()):
-                if row.get(name) is None or (name != "vote" and not row[name].strip()):
+            for name in _SECTIONS[section]:
+                row[name] = row.get(name, "").strip()
+                if not row[name] and (name != "vote" or len(record) <= header.index(name)):
                     raise InputError(f"line {line}: has no {name}")
-                row[name] = row[name].strip()
             yield section, line, row
     if missing:
         raise InputError(f"a Pabulib file needs a section {min(missing)}")
 
 
-def _amount(text: Any, what: str) -> Fraction | None:
-    if text is None or not text.strip():
+def _amount(text: str | None, what: str) -> Fraction | None:
+    plain = (text or "").strip().replace(" ", "").replace(",", ".")
+    if not plain:
         return None
-    plain = text.strip().replace(" ", "").replace(",", ".")
-    try:
-        amount = Fraction(plain) if _AMOUNT.fullmatch(plain) else None
-    except (ValueError, ZeroDivisionError):
-        amount = None
-    if amount is None:
+    if not _AMOUNT.fullmatch(plain):
         raise InputError(f"{what} must be an amount of money, got {shown(text)}")
-    if amount < 0:
-        raise InputError(f"{what} must not be negative, got {text!r}")
-    return amount
+    return Fraction(plain)

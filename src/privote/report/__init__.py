@@ -1,6 +1,6 @@
 """Results for people: tables in the terminal, figures as SVG, and one self-contained page."""
 
-from privote.release import OWNER_ONLY
+from privote.guarantees import OWNER_ONLY
 
 from .page import Command, Facts, Figure, Section, TableBlock, render_page, write_page
 from .plots import bars

@@ -22,12 +22,13 @@ from privote.accounting.renyi import rounded_up
 from privote.datasets import Split, TeacherVotes, load_patients, load_teacher_votes
 from privote.datasets.tables import write_table
 from privote.errors import PrivoteWarning, whole
+from privote.guarantees import SIMULATED
 from privote.labelling import label
 from privote.learning import PrivateClassifier
 from privote.learning.jobs import FIGURES
 from privote.learning.students.classifiers import LinearStudent
 from privote.learning.tables import TableEncoder
-from privote.release import SIMULATED, Release
+from privote.release import Release
 
 from .page import Block, Command, Section, TableBlock, drawn, write_page
 from .plots import bars
@@ -146,7 +147,7 @@ def _train(sides: Split, seed: int | None) -> tuple[Rows, tuple[str, ...]]:
     for epsilon in EPSILONS:
         model = PrivateClassifier(epsilon=epsilon, delta=DELTA)
         model.fit(private.X, private.Y, public.X, groups=private.groups, seed=seed)
-        cost, name = model.privacy_["epsilon"], f"private ({model.method_})"
+        cost, name = model.guarantee_.epsilon, f"private ({model.method_})"
         judge(name, cost, model.predict_proba(test.X), model.predict(test.X))
     encoder = TableEncoder().fit(public.X)
     student = LinearStudent().fit(encoder.numbers(private.X), private.Y)
@@ -162,7 +163,7 @@ def _train(sides: Split, seed: int | None) -> tuple[Rows, tuple[str, ...]]:
 def _judged(release: Release, real: TeacherVotes) -> dict[str, Any]:
     """Return what a release says about its labels, and what they are like."""
     quality: dict[str, Any] = {"expected": release.quality or {}}
-    majority = 2 * real.votes[: release.answered].sum(axis=1) > release.voters
+    majority = 2 * real.votes[: release.answered].sum(axis=1) > release.guarantee.voters
     wanted = {"actual": majority, "true": real.truth[: release.answered]}
     for kind, cells in wanted.items():
         figures = metrics.multilabel(cells, release.probabilities, release.labels)

@@ -7,13 +7,14 @@ from contextlib import suppress
 from typing import Any
 
 from privote.errors import MissingExtraError
+from privote.guarantees import Shown
 from privote.planning import Plan
 from privote.polls import PollResult
-from privote.release import Release, Shown
+from privote.release import Release, headline
 
+from .labels import certainty, named
 from .page import escape
 from .plots import bars
-from .results import certainty, named
 
 _MOST = 40  # bars that can be told apart
 
@@ -23,7 +24,8 @@ def html(result: Shown) -> str:
 
     Without matplotlib only the table.
     """
-    headline = getattr(getattr(result, "release_", None) or result, "headline", "")
+    release = result if isinstance(result, Release) else getattr(result, "release_", None)
+    opening = "" if release is None else headline(release)
     rows = "".join(
         f'<tr><th style="text-align:left">{escape(name)}</th>'
         f'<td style="text-align:left">{escape(text)}</td></tr>'
@@ -33,8 +35,7 @@ def html(result: Shown) -> str:
     with suppress(MissingExtraError):
         drawing = _drawn(result)
     return (
-        f"<p>{escape(headline)}</p><table>{rows}</table>"
-        f'<div style="max-width:700px">{drawing}</div>'
+        f'<p>{escape(opening)}</p><table>{rows}</table><div style="max-width:700px">{drawing}</div>'
     )
 
 

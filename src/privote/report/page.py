@@ -8,7 +8,7 @@ machine without a network; its own policy forbids both. All text is escaped; dra
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape as escaped
 from itertools import count
@@ -17,11 +17,12 @@ from typing import Any
 
 from privote._version import __version__
 from privote.errors import InputError, MissingExtraError
-from privote.release import OWNER_ONLY
+from privote.guarantees import OWNER_ONLY, Fact
 
 from .plots import SEALED
 from .tables import Column, Row, cell, columns_of, is_cost, is_numeric, is_sealed, mark_name
 
+_NOTICES = ("warnings", "simulated")  # facts that stand on top of a page
 _CSS = Path(__file__).with_name("page.css")
 _PERCENT = re.compile(r"(?<=\d) (?=%)")
 _NUMBER = re.compile(r"(below )?[\d,.]+( %)?( (of|to) [\d,.]+( %)?)?")
@@ -79,6 +80,12 @@ def drawn(caption: str, draw: Callable[[], str]) -> Block:
         return Figure(caption=caption, svg=draw())
     except MissingExtraError as error:
         return f"(Figure not drawn: {error}.)"
+
+
+def listed(rows: Iterable[Fact], caption: str) -> TableBlock:
+    """Return facts as a table, but those that every reader must see first."""
+    shown = [{"what": r.name, "value": r.text} for r in rows if r.key not in _NOTICES]
+    return TableBlock(caption=caption, rows=shown)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from privote.accounting.renyi import rounded_up
 from privote.errors import InputError
-from privote.files import DRAFT, complete, exists
-from privote.planning.polls import PollPlan
+from privote.files import complete
+from privote.guarantees import OWNER_ONLY, SIMULATED
 from privote.polls import PollResult, Share
-from privote.polls.poll import UNCOUNTED
-from privote.release import OWNER_ONLY, SIMULATED, UNCERTAIN
+from privote.polls.planning import PollPlan
+from privote.polls.result import UNCERTAIN, marked
 
 from .page import Bar, Facts, Section, TableBlock, render_page
 
@@ -31,27 +31,16 @@ def poll_page(result: PollResult) -> str:
         sections.append(Section(heading=f"{lead}Winners", blocks=[_winners(part), *facts]))
         if part.shares is not None:
             sections.append(Section(heading=f"{lead}Shares", blocks=_shares(part, part.shares)))
-    words = [line for line in result.statement().splitlines() if line not in ("", UNCOUNTED)]
-    sections.append(
-        Section(
-            heading="What is promised",
-            blocks=[
-                *words[:-1],
-                " ".join((words[-1], *result.notes)),
-                f"Digest of this outcome: {result.digest}",
-            ],
-        )
-    )
-    notices = [SIMULATED] if result.simulated else []
+    words = [f"{row.name}: {row.text}." for row in result.guarantee.rows()]
+    sections.append(Section(heading="What is promised", blocks=[*words, *result.notes]))
+    whose = "ballots" if result.roll is None else "people voted"
+    notices = [SIMULATED] if result.guarantee.simulated else []
     if result.plan.chance:
         notices.append(result.plan.chance)
-    if result.people is None:
-        notices.append(UNCOUNTED)
     return render_page(
         title=result.title,
-        intro=f"{result.voters:,} {'ballots' if result.roll is None else 'people voted'} on "
-        f"{len(result.options):,} options. Ballots stay secret; noise was added before anything "
-        "was written here.",
+        intro=f"{result.plan.size.voters:,} {whose} on {len(result.options):,} options. Ballots "
+        "stay secret; noise was added before anything was written here.",
         sections=sections,
         notices=notices,
         one_sheet=True,
@@ -71,7 +60,7 @@ def pages(folder: str | Path, *, owner: bool = False, force: bool = False) -> di
         files["owner"] = owners_page(place)
     for file in files.values():
         if file.exists() and not force:
-            raise InputError("output", exists(file, place / DRAFT))
+            raise InputError("output", f"{str(file)!r} exists; give `force=True` to overwrite it")
     return files
 
 
@@ -136,24 +125,20 @@ def _winners(result: PollResult) -> TableBlock | str:
     if unsure:
         caption += " Uncertain winners might not have won without the noise."
     if len(result.winners) > _LISTED:
-        return f"{'; '.join(result.named())}. {caption}"
-    return TableBlock(
-        caption=caption,
-        rows=[
-            {
-                **({"": place} if ranked else {}),
-                "option": name,
-                **({"seat": UNCERTAIN if name in unsure else "decided"} if result.judged else {}),
-            }
-            for place, name in enumerate(result.winners, 1)
-        ],
-    )
+        return f"{'; '.join(marked(result))}. {caption}"
+    rows = []
+    for place, name in enumerate(result.winners, 1):
+        row = {"": place, "option": name} if ranked else {"option": name}
+        if result.plan.judges:
+            row["seat"] = UNCERTAIN if name in unsure else "decided"
+        rows.append(row)
+    return TableBlock(caption=caption, rows=rows)
 
 
 def _facts(result: PollResult) -> Facts:
     return Facts(
         values={
-            "voters": result.voters,
+            "voters": result.plan.size.voters,
             "options": len(result.options),
             "winners": len(result.winners),
             "epsilon, delta": f"{rounded_up(result.epsilon, 4)}, {rounded_up(result.delta)}",
@@ -186,8 +171,8 @@ def _shares(result: PollResult, shares: Sequence[Share]) -> list[str | TableBloc
             rows=rows[:_SHOWN],
         ),
         f"Of {len(result.calls)} adjacent pairs, {len(result.calls) - close} are decided and "
-        f"{close} are too close to call: released counts must be more than {result.apart:,} apart "
-        f"({sure} confidence for all pairs at once).",
+        f"{close} are too close to call: released counts must be more than {result.plan.apart:,} "
+        f"apart ({sure} confidence for all pairs at once).",
     ]
     if len(shares) > _SHOWN:
         blocks.append(f"{len(shares) - _SHOWN} more options are in poll.json.")
@@ -205,9 +190,8 @@ def plan_rows(asked: Sequence[float], plans: Plans) -> list[dict[str, str]]:
         row = {"epsilon": rounded_up(epsilon)}
         for name, several in plans.items():
             plan = several[place]
-            mechanism = plan.mechanism.facts()["mechanism"]
-            row[f"{name}: decides"] = f"{_both(plan.gap, plan)} ({mechanism})"
-            if plan.interval is not None:
+            row[f"{name}: decides"] = f"{_both(plan.gap, plan)} ({plan.mechanism.name})"
+            if plan.shares and plan.interval is not None:
                 row["intervals"] = f"± {_both(plan.interval, plan)}"
         rows.append(row)
     return rows

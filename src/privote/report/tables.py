@@ -21,7 +21,7 @@ from rich.text import Text
 
 from privote.accounting.renyi import rounded_up
 from privote.errors import InputError, printable
-from privote.release import OWNER_ONLY, SANITIZED, UNCERTAIN, UNCONDITIONAL
+from privote.guarantees import OWNER_ONLY, SANITIZED, UNCONDITIONAL, Guarantee
 from privote.votes.cells import cell_of
 from privote.votes.tables import write_header
 
@@ -35,6 +35,7 @@ FIGURES_MEAN = (
     "(0.5 for random scores). MAP: mean average precision. Each is a mean over labels; 1 is best."
 )
 
+UNCERTAIN = "uncertain"  # a winner that noise alone may have made
 _MARK_STYLES = {UNCONDITIONAL: "green", SANITIZED: "yellow", OWNER_ONLY: "bold red"}
 _MARK_NAMES = {UNCONDITIONAL: "open", SANITIZED: "care", UNCERTAIN: "care", OWNER_ONLY: "sealed"}
 _COSTS = {"epsilon", "delta", "price", "cost", "used", "spent", "ε", "δ"}
@@ -202,6 +203,30 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def bill(
+    guarantee: Guarantee, *, result: str, quality: str, following: str, target: float | None = None
+) -> dict[str, str]:
+    """Return a bill of five lines; a released epsilon above its target is said before them."""
+    rows = {row.key: row.text for row in guarantee.rows()}
+    cost = "sealed" if guarantee.epsilon is None else f"{rounded_up(guarantee.epsilon, 4)} this run"
+    standing, above = guarantee.standing, {}
+    if standing is not None and standing.total is not None:
+        share = "" if standing.share is None else f", {100 * standing.share:.0f} % used"
+        cost += f", {rounded_up(standing.total, 4)} so far, budget {rounded_up(standing.budget)}"
+        cost += share
+    if guarantee.epsilon is not None and target is not None and guarantee.epsilon > target:
+        text = f"released epsilon {rounded_up(guarantee.epsilon, 4)}, above the target {target:g}"
+        above["above the target"] = text
+    return {
+        **above,
+        "result": result,
+        "quality": quality,
+        "epsilon": f"{cost}; delta {rounded_up(guarantee.delta)}",
+        "noise": rows.get("sigma") or rows["mechanism"],
+        "next": following,
+    }
 
 
 def write_label_csv(

@@ -35,7 +35,7 @@ _WORDS = {
 # How people mark votes; in a feature these may mean anything.
 _TICKS = {1: ("x", "t", "\u2713", "\u2714"), 0: ("f",), -1: ("-", "none")}
 _NO_VALUE = ("na", "n/a", "nan", "null", "none", "nat", "<na>")  # in columns of numbers and days
-_TRUTH = {"true": 1, "false": 0}
+_TRUTH: dict[str, int] = {"true": 1, "false": 0}
 _MISSING_TYPES = ("NAType", "NaTType")  # pandas'; they equal nothing, not even themselves
 _NUMERAL = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)", re.ASCII | re.IGNORECASE)
 # What Arrow, too, reads as a moment, a time and an integer where a whole column is one.
@@ -112,6 +112,21 @@ def _integer(text: str) -> int:
     return value - 2**64 if value >= 2**63 else value
 
 
+def _value(cell: Any) -> Cell:
+    """Return a cell of a column of values, a text as a type would have it; None without a value."""
+    value = canonical(cell)
+    if not isinstance(value, str):
+        return value
+    text = value.casefold()
+    if text in _NO_VALUE:
+        return None
+    if text in _TRUTH or _HEX.fullmatch(text):
+        return _TRUTH[text] if text in _TRUTH else _integer(text)
+    if _NUMERAL.fullmatch(text):
+        return float(text)
+    return _moment(text) or (f"{text}:00" if _TIME.fullmatch(text) else text)
+
+
 def is_gap(cell: Any) -> bool:
     """Return whether nothing stands in a cell."""
     return not is_several(cell) and canonical(cell) is None
@@ -119,7 +134,7 @@ def is_gap(cell: Any) -> bool:
 
 def is_several(cell: Any) -> bool:
     """Return whether a cell holds several values."""
-    return isinstance(cell, Mapping | Sequence | Set | np.ndarray) and not isinstance(cell, str)
+    return not isinstance(cell, str) and isinstance(cell, Mapping | Sequence | Set | np.ndarray)
 
 
 def number(cell: Any) -> float | None:
@@ -128,18 +143,10 @@ def number(cell: Any) -> float | None:
     A fraction is cut to 15 digits: pandas may read what is beyond otherwise than Python does, and
     reads it only where all cells of a column are numbers.
     """
-    cell = _valued(cell)
-    if isinstance(cell, str):
-        text = cell.casefold()
-        cell = _integer(text) if _HEX.fullmatch(text) else _TRUTH.get(text, cell)
-    if isinstance(cell, str) and not _NUMERAL.fullmatch(cell):
-        raise ValueError("not a number")
-    if cell is None:
+    value = _value(cell)
+    if value is None:
         return None
-    if isinstance(cell, date):
-        raise ValueError("not a number")
-    value = float(cell) if isinstance(cell, str) else cell
-    if not -_MOST < value < _MOST:  # before an integer of any size becomes a float
+    if isinstance(value, str | date) or not -_MOST < value < _MOST:  # an integer may have any size
         raise ValueError("not a number within bounds")
     value = float(value)
     return value if value.is_integer() else float(f"{value:.15g}")
@@ -150,9 +157,11 @@ def day(cell: Any, form: str = ISO) -> float | None:
 
     ``form`` is how dates are written: "iso", or a format of ``strptime``.
     """
-    cell = _valued(cell)
+    cell = canonical(cell)
     if isinstance(cell, str):
         text = cell.casefold()
+        if text in _NO_VALUE:
+            return None
         if form != ISO:
             cell = datetime.strptime(text, form).date()
         elif "-" in text:
@@ -170,33 +179,16 @@ def word(cell: Any) -> str | None:
     Cells that a type may have made of one another are one word: 250, 250.0 and "250.00"; True,
     "True" and 1; 31 and "0x1F"; a day, and that day with a time; 10:30 and 10:30:00.
     """
-    cell = _valued(cell)
-    if isinstance(cell, date):
-        return cell.isoformat()
-    if isinstance(cell, str):
-        text = cell.casefold()
-        if text in _TRUTH:
-            return str(_TRUTH[text])
-        if not _NUMERAL.fullmatch(text):
-            moment = _moment(text)
-            if moment is None and not _HEX.fullmatch(text):
-                return f"{text}:00" if _TIME.fullmatch(text) else text
-            return str(moment or _integer(text))
-        cell = float(text)
-    if cell is None:
-        return None
+    value = _value(cell)
+    if value is None or isinstance(value, str | date):
+        return None if value is None else str(value)
     try:
-        value = float(cell)
+        value = float(value)
     except OverflowError:
-        return str(cell)
+        return str(value)
     # pandas may read the last digit of a long decimal otherwise than Python does.
-    return str(int(value)) if abs(value) < _EXACT and value.is_integer() else f"{value:.12g}"
-
-
-def _valued(cell: Any) -> Cell:
-    """Return a cell of a column of values, where some words, too, say that there is none."""
-    cell = canonical(cell)
-    return None if isinstance(cell, str) and cell.casefold() in _NO_VALUE else cell
+    whole = abs(value) < _EXACT and value.is_integer()
+    return str(int(value)) if whole else f"{value:.12g}"
 
 
 class YesNo(dict[Any, int]):

@@ -7,47 +7,50 @@ voter's own ballots and at public numbers only, which is what the allowance theo
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from .cube import MISSING, PIECE, Block, Bools, Counts, DenseBlock, SparseBlock, Votes, count
 
 
-def effective(
+def bound_contributions(
     block: Block,
     baseline: npt.NDArray[np.bool_],
     left: Counts,
     *,
     unit: str,
     missing_counts_as_no: bool,
-    steps: int = 1,
+    resolution: int = 1,
 ) -> tuple[Block, Counts, Counts]:
-    """Return the block that counts, what each voter spends, and how many ballots were refused.
+    """Return the block that counts, what each voter spends, and how many ballots were clipped.
 
     A voter's contributions are added up in order. From the first ballot with which the sum exceeds
-    what is left, its ballots are refused for good: they count as the baseline, the smaller ones
+    what is left, its ballots are clipped for good: they count as the baseline, the smaller ones
     too.
 
-    A vote in ``steps`` departs by the square of its distance from the baseline, in steps: what is
-    left, and what is spent, is in squared steps.
+    With a ``resolution`` above 1, a vote is an integer from 0 to it, and contributes the square of
+    its distance from the baseline: what is left, and what is spent, is in these units.
     """
     if isinstance(block, SparseBlock):
-        return _effective_sparse(block, left, unit, missing_counts_as_no)
-    if steps > 1:
-        return _effective_steps(block, _guess(baseline, block.votes), left, steps)
-    votes, spent, refused = effective_votes(block.votes, baseline, left, unit)
-    return DenseBlock(votes, missing=False, start=block.start), spent, refused
+        return _bound_sparse(block, left, unit, missing_counts_as_no)
+    if resolution > 1:
+        return _bound_steps(block, _guess(baseline, block.votes), left, resolution)
+    votes, spent, clipped = bound_votes(block.votes, baseline, left, unit)
+    return DenseBlock(votes, missing=False, start=block.start), spent, clipped
 
 
-def left_over(allowance: Counts, spent: Counts, refused: Counts) -> Counts:
-    """Return what is left of each allowance (voters,): nothing, once a ballot was refused."""
-    return np.where(refused > 0, 0, allowance - spent)
+def remaining(allowance: Counts, spent: Counts, clipped: Counts) -> Counts:
+    """Return what is left of each allowance (voters,): nothing, once a ballot was clipped."""
+    return np.where(clipped > 0, 0, allowance - spent)
 
 
-def effective_votes(
+def bound_votes(
     votes: Votes, baseline: Bools, left: Counts, unit: str
 ) -> tuple[Bools, Counts, Counts]:
-    """Return the votes that count, what each voter spent on them, and how many were refused.
+    """Return the votes that count, what each voter spent on them, and how many were clipped.
 
     Who is missing counts as the baseline: vote by vote where votes are the unit; where ballots
     are, a ballot missing as a whole (a single missing vote is a no, or a ballot might be half the
@@ -75,19 +78,19 @@ def effective_votes(
     for group in groups:
         departs = departing(group)
         size[:, group] = count(departs, axis=2) if unit == "vote" else departs.any(axis=2)
-    spent, refused = size.sum(axis=0, dtype=np.int64), np.zeros(voters, np.int64)
+    spent, clipped = size.sum(axis=0, dtype=np.int64), np.zeros(voters, np.int64)
     if votes.dtype == np.bool_ and (spent <= left).all():
-        return np.asarray(votes, np.bool_), spent, refused
+        return np.asarray(votes, np.bool_), spent, clipped
     counted = np.empty_like(votes, np.bool_)
     for group in groups:
-        own = size[:, group]
-        keep = np.cumsum(own, axis=0, dtype=np.int64) <= left[group]
+        contributions = size[:, group]
+        keep = np.cumsum(contributions, axis=0, dtype=np.int64) <= left[group]
         np.bitwise_and(departing(group), keep[:, :, None], out=counted[:, group])
-        spent[group] = (own * keep).sum(axis=0, dtype=np.int64)
-        refused[group] = (~keep & (own > 0)).sum(axis=0)
+        spent[group] = (contributions * keep).sum(axis=0, dtype=np.int64)
+        clipped[group] = (~keep & (contributions > 0)).sum(axis=0)
     if guided:
         counted ^= guess
-    return counted, spent, refused
+    return counted, spent, clipped
 
 
 def _guess(baseline: Bools, votes: Votes) -> Bools:
@@ -106,50 +109,41 @@ def _present(votes: Votes, guess: Bools, unit: str) -> Bools:
     return np.where(absent, guess, votes == 1)
 
 
-def _effective_steps(
-    block: DenseBlock, guess: Bools, left: Counts, steps: int
+def _bound_steps(
+    block: DenseBlock, guess: Bools, left: Counts, resolution: int
 ) -> tuple[Block, Counts, Counts]:
-    """Return what :func:`effective_votes` does, of votes in steps; a missing one is the baseline.
+    """Return what :func:`bound_votes` does, of probabilities; a missing one is the baseline.
 
     With baselines of 0 and 1 two votes a, b differ by (a - b)^2 <= (a - g)^2 + (b - g)^2.
     """
-    whole = guess * np.int8(steps)
+    whole = guess * np.int8(resolution)
     votes = np.where(block.votes == MISSING, whole, block.votes).astype(np.int8)
     size = ((votes.astype(np.int64) - whole) ** 2).sum(axis=2)
     keep = np.cumsum(size, axis=0) <= left
     counted = np.where(keep[:, :, None], votes, whole)
-    refused = (~keep & (size > 0)).sum(axis=0)
-    return DenseBlock(counted, False, block.start), (size * keep).sum(axis=0), refused
+    clipped = (~keep & (size > 0)).sum(axis=0)
+    return DenseBlock(counted, False, block.start), (size * keep).sum(axis=0), clipped
 
 
-def _effective_sparse(
+def _bound_sparse(
     block: SparseBlock, left: Counts, unit: str, missing_counts_as_no: bool
 ) -> tuple[SparseBlock, Counts, Counts]:
     """Return the ballots that count; a silent voter is its own (zero) baseline."""
-    size = block.votes.sum(axis=1)
-    if unit == "vote":
-        count = size
-    else:
+    voter, voters, size = block.voter, block.voters, block.votes.sum(axis=1)
+    if unit == "ballot":
         # Saying "none of them" differs from saying nothing only where the empty set is a class.
-        count = (size > 0).astype(np.int64) if missing_counts_as_no else np.ones_like(size)
-    keep = np.ones(len(count), np.bool_)
-    spent = np.bincount(block.voter, weights=count, minlength=block.voters).astype(np.int64)
-    tight = spent > left
-    if tight.any():
-        rows = np.flatnonzero(tight[block.voter])
-        rows = rows[np.argsort(block.voter[rows], kind="stable")]  # a voter's queries stay in order
-        voter = block.voter[rows]
-        total = np.cumsum(count[rows])
-        first = np.flatnonzero(np.diff(voter, prepend=-1))
-        before = np.repeat((total - count[rows])[first], np.diff(first, append=len(rows)))
-        keep[rows] = (total - before <= left[voter]) | (count[rows] == 0)
-        spent = np.bincount(block.voter[keep], weights=count[keep], minlength=block.voters).astype(
-            np.int64
-        )
-    return (
-        SparseBlock(
-            block.query[keep], block.voter[keep], block.votes[keep], block.queries, block.voters
-        ),
-        spent,
-        np.bincount(block.voter[~keep], minlength=block.voters),
-    )
+        size = (size > 0).astype(np.int64) if missing_counts_as_no else np.ones_like(size)
+    spent = _added(voter, size, voters)
+    if (spent <= left).all():
+        return block, spent, np.zeros(voters, np.int64)
+    order = np.argsort(voter, kind="stable")  # a voter's queries stay in order
+    total, before = np.cumsum(size[order]), np.cumsum(spent) - spent
+    keep = np.empty(len(size), np.bool_)
+    keep[order] = total - before[voter[order]] <= left[voter[order]]
+    keep |= size == 0
+    counted = replace(block, query=block.query[keep], voter=voter[keep], votes=block.votes[keep])
+    return counted, _added(voter, size * keep, voters), _added(voter, ~keep, voters)
+
+
+def _added(voter: Counts, sizes: npt.NDArray[Any], voters: int) -> Counts:
+    return np.bincount(voter, weights=sizes, minlength=voters).astype(np.int64)

@@ -16,13 +16,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import BallotError, InputError, numbers, shown, whole
-from .names import Names
+from .names import Names, check_names
 
 MISSING = -1
 Votes = npt.NDArray[np.bool_] | npt.NDArray[np.int8]
@@ -43,7 +44,7 @@ _FEW = 1 << 14  # votes whose order in memory does not matter
 class StoredArray(ABC):
     """An array that stays where it is: rows are read when they are asked for.
 
-    ``dtype`` says what its values are, which a slice may hold in a wider type.
+    ``dtype`` is the type of its values; a slice may hold them in a wider one.
     """
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
@@ -54,6 +55,10 @@ class StoredArray(ABC):
     def __getitem__(self, rows: slice) -> npt.NDArray[Any]:
         """Return consecutive rows."""
 
+    def check(self) -> None:
+        """Refuse an array that is damaged or incomplete; its values are checked elsewhere."""
+        return None
+
 
 Cells = npt.NDArray[Any] | StoredArray
 
@@ -63,7 +68,7 @@ class BallotSource(Protocol):
     """Anything that yields blocks: :class:`Ballots`, :class:`SparseBallots`, or a class of yours.
 
     A class that extends this one needs sizes, :meth:`blocks` and :meth:`head`; the rest has a
-    default.
+    default. Where blocks end may follow from the three sizes only: a block leaves traces.
 
     Attributes
     ----------
@@ -73,9 +78,9 @@ class BallotSource(Protocol):
         Whether a vote can be missing.
     sparse
         Whether blocks hold only the ballots of those who spoke.
-    steps
-        Above 1, a vote is an integer from 0 to ``steps``, or missing.
-    near
+    resolution
+        Above 1, a vote is an integer from 0 to ``resolution``, or missing.
+    active_share
         The share of the voters that is expected to speak on a query, one for all labels or
         (labels,); None where all do, or where nobody knows.
     query_names, voter_names, label_names
@@ -88,8 +93,8 @@ class BallotSource(Protocol):
     labels: int
     missing: bool = True
     sparse: bool = False
-    steps: int = 1
-    near: npt.ArrayLike | None = None
+    resolution: int = 1
+    active_share: npt.ArrayLike | None = None
     query_names: tuple[str, ...] | None = None
     voter_names: Sequence[Any] | None = None
     label_names: tuple[str, ...] | None = None
@@ -102,13 +107,22 @@ class BallotSource(Protocol):
     def head(self, queries: int) -> BallotSource:
         """Return the first ``queries`` queries."""
 
+    def check(self) -> None:
+        """Read and validate every vote, in a pass of its own, before anything is charged.
+
+        Does nothing for votes that were checked when the ballots were made. After it, reading can
+        fail only because a file or a connection does.
+        """
+        return None
+
 
 class Ballots(BallotSource):
     """A dense, checked cube of votes (queries, voters, labels).
 
     Make one with :meth:`of`, :meth:`from_array`, :meth:`from_packed` or
     :func:`privote.votes.arrays.read`; the constructor is for sources that check by themselves:
-    ``rows(start, stop)`` returns their votes.
+    ``rows(start, stop)`` returns their votes, ``check()`` refuses wrong ones and is called once,
+    before the first block.
 
     Examples
     --------
@@ -123,17 +137,12 @@ class Ballots(BallotSource):
         rows: Callable[[int, int], Votes],
         *,
         missing: bool,
-        names: Names | None = None,
-        steps: int = 1,
+        resolution: int = 1,
+        check: Callable[[], None] | None = None,
     ) -> None:
         self.queries, self.voters, self.labels = check_shape(shape)
-        self.missing, self.steps, self._rows = bool(missing), steps, rows
-        self._name(names or Names())
-
-    def _name(self, names: Names, where: str = "votes") -> None:
-        names.checked(self.shape, where)
-        self.query_names, self.voter_names = names.queries, names.voters
-        self.label_names = names.labels
+        self.missing, self.resolution, self._rows = bool(missing), resolution, rows
+        self._check = None if check is None else cache(check)  # once, for all copies of this
 
     def __repr__(self) -> str:
         kind = ", some missing" if self.missing else ""
@@ -144,10 +153,19 @@ class Ballots(BallotSource):
         """(queries, voters, labels)."""
         return self.queries, self.voters, self.labels
 
-    def named(self, names: Names, where: str = "votes") -> Ballots:
+    def named(
+        self,
+        *,
+        queries: Names = None,
+        voters: Names = None,
+        labels: Names = None,
+        where: str = "votes",
+    ) -> Ballots:
         """Return the same ballots under these names; ``where`` they come from."""
         same = copy.copy(self)
-        same._name(names, where)
+        same.query_names = check_names(queries, self.queries, "query", where)
+        same.voter_names = check_names(voters, self.voters, "voter", where)
+        same.label_names = check_names(labels, self.labels, "label", where)
         return same
 
     @classmethod
@@ -156,7 +174,7 @@ class Ballots(BallotSource):
         votes: Any,
         *,
         threshold: Threshold = None,
-        steps: int = 1,
+        resolution: int = 1,
         soft: bool | None = None,
         queries_from: Any = None,
         voters_from: Any = None,
@@ -169,22 +187,20 @@ class Ballots(BallotSource):
         ``voters_from`` list all queries and voters, of a table in which ballots may be missing.
         """
         from .arrays import read, refuse_lists
-        from .tables import is_frame, is_path, of_sheet, open_table
+        from .tables import is_frame, is_path, of_table, open_table
 
+        how: dict[str, Any] = {"threshold": threshold, "resolution": resolution, "soft": soft}
         lists = {"queries_from": queries_from, "voters_from": voters_from}
         if is_path(votes):
-            return read(votes, threshold=threshold, steps=steps, soft=soft, **lists)
+            return read(votes, **how, **lists)
         if is_frame(votes) or isinstance(votes, Mapping):
-            sheet = open_table(votes, "votes")
-            return of_sheet(sheet, threshold=threshold, steps=steps if soft else 1, **lists)
+            return of_table(open_table(votes, "votes"), **how, **lists)
         refuse_lists(lists)
-        if isinstance(votes, BallotSource):
-            if threshold is not None:
-                raise InputError(
-                    "threshold", "applies to probabilities, but these votes are already ballots"
-                )
-            return votes
-        return cls.from_array(votes, threshold=threshold, steps=steps, soft=soft)
+        if not isinstance(votes, BallotSource):
+            return cls.from_array(votes, **how)
+        if threshold is not None:
+            raise InputError("threshold", "applies to probabilities, not to ballots")
+        return votes
 
     @classmethod
     def from_array(
@@ -192,11 +208,13 @@ class Ballots(BallotSource):
         votes: npt.ArrayLike | StoredArray,
         *,
         threshold: Threshold = None,
-        may_be_missing: bool | None = None,
-        steps: int = 1,
+        resolution: int = 1,
         soft: bool | None = None,
     ) -> Ballots:
-        """Check an array of 0, 1, -1 or bool; or of probabilities, with a threshold or in steps.
+        """Check an array of 0, 1, -1 or bool, or of probabilities.
+
+        The type decides whether a vote may be missing, never the votes: bool and unsigned arrays
+        cannot hold a missing vote; signed ones, floats (NaN) and lists (None) can.
 
         Parameters
         ----------
@@ -204,37 +222,39 @@ class Ballots(BallotSource):
             (queries, voters, labels)
         threshold
             ``None``, one value, or one per label: a probability at or above it is a yes.
-        may_be_missing
-            Whether a neighbour's vote could be missing. By default the type decides, never the
-            votes: bool and unsigned arrays cannot hold a missing vote; signed ones, floats (NaN)
-            and lists (None) can.
-        steps
-            Where votes are probabilities and there is no threshold: how many steps a whole vote
-            has, to which they are rounded; -1 is missing. With 1 they are refused.
+        resolution
+            Where votes are probabilities and there is no threshold: they are rounded to multiples
+            of 1/resolution; -1 is missing. With 1 they are refused.
         soft
             Whether they are. By default an array's floats are: the type decides, never the votes. A
             list has none: what numpy makes of it depends on every vote in it.
         """
         array = _array("votes", votes)
         shape = check_shape(array.shape)
-        if may_be_missing not in (None, True, False):
-            raise InputError("may_be_missing", "must be True, False or None", may_be_missing)
         typed = hasattr(votes, "dtype") and votes.dtype.kind != "O"
-        missing = may_be_missing
-        if missing is None:
-            missing = array.dtype.kind in "if" or not typed
-        if threshold is not None:
-            bar = check_threshold(threshold, array.shape[2])
-            check_votes(array, probable=True, or_missing=missing)
-            return cls(shape, lambda a, b: as_votes(array[a:b], missing, bar), missing=missing)
         if soft is None:
             soft = array.dtype.kind == "f" and typed
-        if steps > 1 and soft:
-            check_votes(array, probable=True)
-            return cls(shape, lambda a, b: in_steps(array[a:b], steps), missing=True, steps=steps)
-        if check_votes(array) and not missing:
-            raise BallotError("may_be_missing", "is False, but some votes are missing (-1)")
-        return cls(shape, lambda a, b: as_votes(array[a:b], missing), missing=missing)
+        bar = None if threshold is None else check_threshold(threshold, shape[2])
+        if bar is not None or not soft:
+            resolution = 1
+        missing = resolution > 1 or array.dtype.kind in "if" or not typed
+        probable = bar is not None or resolution > 1
+
+        def check() -> None:
+            check_votes(array, probable=probable, or_missing=missing)
+            if stored:
+                array.check()
+
+        stored = isinstance(array, StoredArray)
+        if not stored:
+            check()
+        return cls(
+            shape,
+            lambda start, stop: as_votes(array[start:stop], missing, bar, resolution),
+            missing=missing,
+            resolution=resolution,
+            check=check if stored else None,
+        )
 
     @classmethod
     def from_packed(cls, bits: Bytes | StoredArray, shape: npt.ArrayLike) -> Ballots:
@@ -246,24 +266,29 @@ class Ballots(BallotSource):
         check_shape((queries, voters, labels))
         need = -(-queries * voters * labels // 8)
         if bits.dtype != np.uint8 or bits.ndim != 1 or bits.size != need:
-            raise BallotError(
-                f"packed votes must be {need} bytes (uint8) for shape "
-                f"({queries}, {voters}, {labels}), got {bits.dtype} of shape {bits.shape}"
-            )
+            rule = f"packed votes must be {need} bytes (uint8) for shape {tuple(sizes.tolist())}"
+            raise BallotError(f"{rule}, got {bits.dtype} of shape {bits.shape}")
         ballot = voters * labels
 
         def rows(start: int, stop: int) -> Votes:
             first, last = start * ballot, stop * ballot
-            held = bits[first // 8 : -(-last // 8)]
+            packed = bits[first // 8 : -(-last // 8)]
             if ballot % 8 == 0 and is_long(stop - start, voters, labels):
-                return unpacked(held.reshape(stop - start, -1), voters, labels)
-            flat, skip = np.unpackbits(held), first % 8
+                return unpacked(packed.reshape(stop - start, -1), voters, labels)
+            flat, skip = np.unpackbits(packed), first % 8
             return flat[skip : skip + last - first].view(np.bool_).reshape(-1, voters, labels)
 
-        return cls((queries, voters, labels), rows, missing=False)
+        check = bits.check if isinstance(bits, StoredArray) else None
+        return cls((queries, voters, labels), rows, missing=False, check=check)
+
+    def check(self) -> None:
+        """Read and validate every vote that stays in a file, once."""
+        if self._check is not None:
+            self._check()
 
     def blocks(self) -> Iterator[DenseBlock]:
-        """Yield the cube in blocks of consecutive queries."""
+        """Yield the cube in blocks of consecutive queries; all votes are checked before."""
+        self.check()
         step = block_queries(self.voters, self.labels)
         for start in range(0, self.queries, step):
             stop = min(start + step, self.queries)
@@ -332,26 +357,19 @@ class SparseBallots(BallotSource):
     ) -> None:
         ballots = _array("votes", votes)
         if ballots.ndim != 2:
-            raise BallotError(
-                f"votes of sparse ballots must have 2 axes (speakers, labels), "
-                f"got shape {ballots.shape}"
-            )
+            raise BallotError("votes", f"must have 2 axes (ballots, labels), got {ballots.ndim}")
         check_shape((queries, voters, ballots.shape[1]))
-        if check_votes(ballots[None]):
-            raise BallotError("votes of sparse ballots must be 0 or 1; leave out silent voters")
+        check_votes(ballots[None], probable=False, or_missing=False)  # silent voters are left out
         places = []
-        for name, given, bound in (("query", query, queries), ("voter", voter, voters)):
-            array = _array(name, given)
-            if array.shape != ballots.shape[:1] or array.dtype.kind not in "iu":
-                raise BallotError(
-                    f"{name} must be {len(ballots)} integers, one per ballot, "
-                    f"got {array.dtype} of shape {array.shape}"
-                )
-            outside = array[(array < 0) | (array >= bound)]
+        for name, values, size in (("query", query, queries), ("voter", voter, voters)):
+            place = _array(name, values)
+            if place.shape != ballots.shape[:1] or place.dtype.kind not in "iu":
+                raise BallotError(name, f"must be integers, one per ballot, got {place.dtype}")
+            outside = place[(place < 0) | (place >= size)]
             if outside.size:
-                rule, sealed = f"must be from 0 to {bound - 1}", f"it is {outside[0]}"
-                raise BallotError(name, rule, sealed=sealed)
-            places.append(array.astype(np.int64))
+                sealed = f"it is {outside[0]}"
+                raise BallotError(name, f"must be from 0 to {size - 1}", sealed=sealed)
+            places.append(place.astype(np.int64))
         order = np.lexsort((places[1], places[0]))
         self._query, self._voter = places[0][order], places[1][order]
         self._votes = ballots.astype(np.bool_)[order]
@@ -383,15 +401,9 @@ class SparseBallots(BallotSource):
 
     def head(self, queries: int) -> SparseBallots:
         """Return the first ``queries`` queries."""
-        queries = whole("queries", queries, 1, self.queries)
-        keep = self._query < queries
-        return SparseBallots(
-            self._query[keep],
-            self._voter[keep],
-            self._votes[keep],
-            queries=queries,
-            voters=self.voters,
-        )
+        first = copy.copy(self)
+        first.queries = whole("queries", queries, 1, self.queries)
+        return first
 
 
 def _array(name: str, values: Any) -> Any:
@@ -417,81 +429,65 @@ def block_queries(voters: int, labels: int) -> int:
     return max(fewest, _BLOCK_CELLS // cells // 8 * 8)
 
 
-def as_votes(slab: npt.NDArray[Any], missing: bool, bar: Floats | None = None) -> Votes:
-    """Return checked votes, or probabilities with a bar, in the type in which they are counted.
-
-    A copy: whoever looks at a block twice, to count contributions and then votes, must find the
-    same, also in a file that somebody writes to. There a bool may hide any byte by now.
-    """
+def as_votes(
+    slab: npt.NDArray[Any], missing: bool, bar: Floats | None = None, resolution: int = 1
+) -> Votes:
+    """Return checked votes or probabilities in the type in which they are counted: a copy."""
+    if resolution > 1:
+        values = np.rint(resolution * slab.astype(np.float64))
+        return np.where(values >= 0, values, MISSING).astype(np.int8)
     if bar is not None or slab.dtype.kind == "f":
-        cast = slab >= bar if bar is not None else slab == 1
+        cast: Bools = slab >= bar if bar is not None else slab == 1
         return np.where(slab >= 0, cast, MISSING).astype(np.int8) if missing else cast
-    if missing:
-        return slab.astype(np.int8)
-    return slab.view(np.uint8) != 0 if slab.dtype == np.bool_ else slab.astype(np.bool_)
-
-
-def in_steps(slab: npt.NDArray[Any], steps: int) -> Votes:
-    """Return checked probabilities in whole steps, rounded; what is none by now is missing."""
-    values = np.rint(steps * slab.astype(np.float64))
-    return np.where((values >= 0) & (values <= steps), values, MISSING).astype(np.int8)
+    # A bool from outside may hide any byte: bytes are what was checked, and what is added up.
+    return slab.astype(np.int8) if missing else slab.astype(np.bool_)
 
 
 def check_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Return the sizes of a cube; refuse one that lacks an axis, or has nothing on one."""
     if not isinstance(shape, tuple) or len(shape) != 3:
-        raise BallotError(
-            "votes", f"must have 3 axes (queries, voters, labels), got {len(shape)}: shape {shape}"
-        )
-    queries, voters, labels = (
-        whole(axis, size, 1, MOST)
-        for axis, size in zip(("queries", "voters", "labels"), shape, strict=True)
+        raise BallotError("votes", f"must have 3 axes (queries, voters, labels), got {shape}")
+    queries, voters, labels = shape
+    return (
+        whole("queries", queries, 1, MOST),
+        whole("voters", voters, 1, MOST),
+        whole("labels", labels, 1, MOST),
     )
-    return queries, voters, labels
 
 
 def check_threshold(threshold: Threshold, labels: int) -> Floats:
     """Return a threshold in [0, 1], or one per label, ready to broadcast."""
     bar = numbers("threshold", [] if threshold is None else threshold)
     if bar.shape not in ((), (labels,)):
-        raise InputError(
-            "threshold", f"must be one value or one per label ({labels}), got shape {bar.shape}"
-        )
+        rule = f"must be one value or one per label ({labels}), got shape {bar.shape}"
+        raise InputError("threshold", rule)
     if not ((bar >= 0) & (bar <= 1)).all():
         raise InputError("threshold", f"must lie in [0, 1], got {bar.tolist()}")
     return bar
 
 
-def check_votes(array: Cells, *, probable: bool = False, or_missing: bool = True) -> bool:
-    """Refuse anything but 0 and 1, or probabilities, and -1 or NaN; return whether any is missing.
-
-    The message names the first that is something else.
-    """
+def check_votes(array: Cells, *, probable: bool, or_missing: bool) -> None:
+    """Refuse anything but 0 and 1, or probabilities, and -1 or NaN, by the first such vote."""
     if array.dtype.kind not in "fiub":
         raise BallotError("votes", f"must be bool or numbers, got dtype {array.dtype}")
-    missing, step = False, block_queries(*array.shape[1:])
+    step = block_queries(*array.shape[1:])
     for start in range(0, array.shape[0], step):
         slab = array[start : start + step]
         # A bool from outside may hide any byte, and bytes are what is added up.
         slab = slab.view(np.uint8) if slab.dtype == np.bool_ else slab
-        absent = _no_vote(slab)
         good = (slab >= 0) & (slab <= 1) if probable else (slab == 0) | (slab == 1)
-        bad = ~(good | (or_missing & absent))
-        if bad.any():
-            rule = "must be a probability in [0, 1]" if probable else "must be 0, 1"
-            rule += f" or missing ({MISSING})" * or_missing
-            if slab.dtype.kind == "f" and not probable:
-                rule += "; give `threshold` or `soft` if these are probabilities"
-            query, voter, label = np.argwhere(bad)[0].tolist()
-            where = f"votes[query {start + query}, voter {voter}, label {label}]"
-            raise BallotError(where, rule, sealed=f"it is {slab[query, voter, label]}")
-        missing = missing or bool(absent.any())
-    return missing
-
-
-def _no_vote(slab: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    absent = slab == MISSING
-    return np.asarray(absent | np.isnan(slab) if slab.dtype.kind == "f" else absent)
+        if or_missing:
+            good |= slab == MISSING
+            good |= np.isnan(slab) if slab.dtype.kind == "f" else False
+        if good.all():
+            continue
+        rule = "must be a probability in [0, 1]" if probable else "must be 0, 1"
+        rule += f" or missing ({MISSING})" * or_missing
+        if slab.dtype.kind == "f" and not probable:
+            rule += "; give `threshold` or `soft` if these are probabilities"
+        query, voter, label = np.argwhere(~good)[0].tolist()
+        where = f"votes[query {start + query}, voter {voter}, label {label}]"
+        raise BallotError(where, rule, sealed=f"it is {slab[query, voter, label]}")
 
 
 # -- blocks ----------------------------------------------------------------------------------------
@@ -628,8 +624,8 @@ class SparseBlock:
         """Add up what ballots say; few say yes, so only the yes-votes are visited."""
         row, label = np.nonzero(self.votes)
         cell = self.query[row] * self.labels + label
-        each = None if weights is None else weights[row]
-        tally = np.bincount(cell, weights=each, minlength=self.queries * self.labels)
+        worth = None if weights is None else weights[row]
+        tally = np.bincount(cell, weights=worth, minlength=self.queries * self.labels)
         return tally.reshape(self.queries, self.labels)
 
     def speakers(self) -> tuple[Counts, Counts, npt.NDArray[np.bool_]]:

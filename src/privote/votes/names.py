@@ -8,8 +8,7 @@ whoever keeps allowances, and never leave. Data sets and voters are compared by
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 from unicodedata import category, normalize
 
@@ -19,8 +18,8 @@ import numpy.typing as npt
 from ..errors import BallotError, InputError, shown
 from .cells import is_inexact, name_of, typed
 
-Listed = tuple[str, ...] | None
-_DIGITS = re.compile("([0-9]+)")
+Names = Sequence[str] | None
+_DIGITS = re.compile("[0-9]+")
 # Invisible, by Unicode's Default_Ignorable_Code_Point, though it counts them among letters and
 # marks or has not assigned them: fillers, joiners, variation marks, tags.
 _UNSEEN = re.compile(
@@ -76,32 +75,16 @@ def identities(names: Any, argument: str, count: int | None = None) -> npt.NDArr
     return np.array(keys, np.str_)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Names:
-    """Names along the axes of votes, in order; None for an axis that has none."""
-
-    queries: Listed = None
-    voters: Listed = field(default=None, repr=False)
-    labels: Listed = None
-
-    def checked(self, shape: tuple[int, int, int], where: str = "votes") -> Names:
-        """Return the names if there is one, of its own, for everything on each axis."""
-        every = self.queries, self.voters, self.labels
-        for axis, names, size in zip(("query", "voter", "label"), every, shape, strict=True):
-            if names is None:
-                continue
-            if len(names) != size:
-                raise BallotError(
-                    f"{where} must have one name a {axis}, {size} of them, got {len(names)}"
-                )
-            told = {folded(name) for name in names} if axis == "voter" else set(names)
-            if len(told) < size or not all(told):
-                raise BallotError(f"{where} must have a name of its own for every {axis}")
-        return self
-
-    def head(self, queries: int) -> Names:
-        """Return the names of the first ``queries`` queries."""
-        return self if self.queries is None else replace(self, queries=self.queries[:queries])
+def check_names(names: Names, size: int, axis: str, where: str = "votes") -> tuple[str, ...] | None:
+    """Return names, one of its own for everything on an axis; None for an axis without names."""
+    if names is None:
+        return None
+    if len(names) != size:
+        raise BallotError(f"{where} must have one name a {axis}, {size} of them, got {len(names)}")
+    different = {folded(name) for name in names} if axis == "voter" else set(names)
+    if len(different) < size or not all(different):
+        raise BallotError(f"{where} must have a name of its own for every {axis}")
+    return tuple(names)
 
 
 def listed(values: Any, what: str) -> tuple[str, ...]:
@@ -121,15 +104,36 @@ def in_order(names: Iterable[str]) -> list[str]:
     The order of rows in a file must not decide which query comes first: it may be the order in
     which ballots came in.
     """
-    return sorted(names, key=_natural)
+    return sorted(names, key=lambda name: (_DIGITS.sub(_by_size, name.casefold()), name))
 
 
-def _natural(name: str) -> tuple[Any, ...]:
-    if name.isascii() and name.isdigit():  # most names are numbers
-        return (("", len(name.lstrip("0")), name.lstrip("0")), (name,))
-    parts = _DIGITS.split(name.casefold())
-    texts, digits = parts[::2], [part.lstrip("0") for part in parts[1::2]]
-    return (
-        *((text, len(d), d) for text, d in zip(texts, [*digits, ""], strict=True)),
-        (name,),
-    )
+def _by_size(number: re.Match[str]) -> str:
+    """Return digits so that the order of texts is that of numbers, before any other letter."""
+    digits = number[0].lstrip("0")
+    return f"\0{len(digits):09}{digits}"
+
+
+def voter_names(names: Any, voters: int) -> list[str]:
+    """Return the names of voters as texts; refuse names that do not tell them apart.
+
+    Names are texts or integers, and are compared as texts, folded: 7 and "7" name one voter, and so
+    do "Anna" and "anna ".
+    """
+    if isinstance(names, Set | Mapping) or not hasattr(names, "__len__"):
+        sealed = f"they are {shown(names)}"
+        raise InputError("voter_ids", "must be a sequence of names", sealed=sealed)
+    texts, places = list[str](), dict[str, int]()
+    for place, name in enumerate(names):
+        text = str(name) if isinstance(name, str | int | np.integer) else ""
+        if isinstance(name, bool) or not folded(text):
+            rule = f"must be non-empty texts or integers; the name of voter {place} is none"
+            raise InputError("voter_ids", rule)
+        first = places.setdefault(folded(text), place)
+        if first != place:
+            rule = f"must differ, and voters {first} and {place} have one name, but for case,"
+            rule += " spaces and invisible characters"
+            raise InputError("voter_ids", rule, sealed=f"it is {shown(text)}")
+        texts.append(text)
+    if not texts or len(texts) != voters:
+        raise InputError("voter_ids", f"must be {voters} different names, got {len(texts)}")
+    return texts

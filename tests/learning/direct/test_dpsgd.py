@@ -49,7 +49,7 @@ def test_opacus_and_closed_form_give_the_same_linear_model(silent, chunk, people
     by_opacus = DPSGDClassifier(**same, sample_rate=1.0, network="linear", chunk=chunk)
     by_opacus.fit(rows, truth, groups=groups)
     assert by_opacus.predict_proba(rows) == pytest.approx(closed.predict_proba(rows), abs=1e-4)
-    assert replace(by_opacus.privacy_, drawn=closed.privacy_.drawn) == closed.privacy_
+    assert replace(by_opacus.guarantee_, drawn=closed.guarantee_.drawn) == closed.guarantee_
 
 
 def test_each_record_is_clipped_over_all_its_labels():
@@ -101,7 +101,7 @@ def test_one_record_moves_a_release_by_no_more_than_was_priced(monkeypatch, plac
         monkeypatch.setattr(Noise, "add", add)
         settings = {"network": "mlp", "hidden": 5, "clip": 0.3, "chunk": 64, "random_state": 0}
         settings |= {"steps": 1, "sample_rate": 1.0}
-        return seen, DPSGDClassifier(**settings).fit(rows, labels).privacy_
+        return seen, DPSGDClassifier(**settings).fit(rows, labels).guarantee_
 
     rows, labels = X[::-1].copy(), Y[::-1].copy()
     seen, privacy = released(rows, labels)
@@ -112,7 +112,7 @@ def test_one_record_moves_a_release_by_no_more_than_was_priced(monkeypatch, plac
     for (one, size), (two, other_size) in zip(seen, other, strict=True):
         assert size == other_size
         distance += np.sum((one - two) ** 2) / size**2
-    reach = 2 / privacy.noise_multiplier
+    reach = 2 / privacy.mechanism["noise_multiplier"]
     # Not much less either: these records have gradients of the largest norm.
     assert 0.4 * reach < np.sqrt(distance) <= reach * (1 + 1e-6)
 
@@ -141,8 +141,8 @@ def test_it_learns_and_keeps_its_promise(network):
     how = {"learning_rate": 1.0, "hidden": 16, "steps": 40, "sample_rate": 1.0}
     model = DPSGDClassifier(20.0, network=network, **how, random_state=0, seed=0).fit(X, Y)
     assert roc_auc_score(X[:, :3] > 0.3, model.predict_proba(X)) > 0.9
-    assert model.privacy_.epsilon <= 20.0
-    assert model.privacy_.simulated
+    assert model.guarantee_.epsilon <= 20.0
+    assert model.guarantee_.simulated
 
 
 def test_what_dropout_leaves_out_is_as_secret_as_the_noise(silent):
@@ -175,11 +175,11 @@ def test_what_a_schedule_draws_is_what_was_priced(monkeypatch):
     monkeypatch.setattr(Noise, "add", lambda _, total, size: drawn.append(size) or total)
     how = {"steps": 4, "sample_rate": 1.0, "clip": 2.0, "seed": 0}
     model = DPSGDClassifier(**how, schedule="0.5,0.25").fit(X, Y)
-    z = model.privacy_.noise_multiplier
+    z = model.guarantee_.mechanism["noise_multiplier"]
     clips = 2.0 * scheduled(0.25, 4)
     assert drawn[::2] == pytest.approx(z * scheduled(0.5, 4) * clips)  # weights; biases are as many
-    assert model.privacy_.decay == 0.5
-    assert z > DPSGDClassifier(**how).fit(X, Y).privacy_.noise_multiplier
+    assert model.guarantee_.mechanism["decay"] == 0.5
+    assert z > DPSGDClassifier(**how).fit(X, Y).guarantee_.mechanism["noise_multiplier"]
 
 
 @pytest.mark.parametrize("network", ["resnet50", "densenet121"])

@@ -165,7 +165,7 @@ def test_rows_are_scaled_by_public_rows_only():
 def test_it_learns_at_a_moderate_epsilon(rate):
     model = DPLinear(8.0, 1e-5, sample_rate=rate, seed=1).fit(X, Y)
     assert roc_auc_score(Y, model.predict_proba(X)) > 0.9
-    assert model.privacy_.epsilon <= 8.0
+    assert model.guarantee_.epsilon <= 8.0
 
 
 def test_labels_of_one_class_and_unknown_labels_are_fine():
@@ -283,7 +283,7 @@ def test_an_unknown_label_adds_nothing_and_a_person_adds_a_mean():
 def test_the_promise_is_never_below_what_others_say_a_gaussian_costs(epsilon, monkeypatch):
     drawn = []
     monkeypatch.setattr(Noise, "add", lambda _, total, size: drawn.append(size) or total)
-    facts = DPMoments(epsilon, DELTA, tau=2.5).fit(X[:200], Y[:200], PUBLIC).privacy_
+    facts = DPMoments(epsilon, DELTA, tau=2.5).fit(X[:200], Y[:200], PUBLIC).guarantee_
     # The sum moves by 2 √tau, the largest norm of two records added up.
     z = drawn[0] / (2 * math.sqrt(2.5))
     exact = dp_accounting.get_epsilon_gaussian(z, DELTA)
@@ -344,7 +344,7 @@ def test_a_record_counts_once_however_many_rows_it_has():
     one = DPMoments(4.0, DELTA, seed=0).fit(X, Y, PUBLIC)
     doubled = DPMoments(4.0, DELTA, seed=0).fit(X[twice], Y[twice], PUBLIC, ids=twice)
     np.testing.assert_allclose(one.coef_, doubled.coef_)
-    assert doubled.privacy_.protects == "a record"
+    assert doubled.guarantee_.protects == "a record"
 
 
 @pytest.mark.parametrize(

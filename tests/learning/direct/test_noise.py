@@ -14,7 +14,7 @@ from scipy.stats import kstest, norm
 from tests.refusals import refused
 
 import privote as pv
-from privote.learning.direct.noise import Noise, TrainingPlan, affordable_rate, scheduled
+from privote.learning.direct.noise import Noise, Priced, TrainingPlan, affordable_rate, scheduled
 
 DELTA = 1e-5
 ORDERS = np.array([2.0, 4.0, 8.0, 32.0])
@@ -170,7 +170,8 @@ def test_stages_are_even_and_cover_every_step():
 
 def test_affordable_rate_lets_noise_move_a_weight_by_one():
     plan = TrainingPlan(steps=400, sample_rate=0.25)
-    rate = affordable_rate(plan, 5.0, 8_000, keep=0.9)
+    priced = Priced(plan=plan, records=8_000, noise_multiplier=5.0, delta=DELTA)
+    rate = affordable_rate(priced, keep=0.9)
     speed = place = np.zeros(4_000)
     for draw in Noise(0).normal(400 * 4_000).reshape(400, 4_000):
         speed = 0.9 * speed + rate * 5.0 * draw / 2_000

@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from tests.refusals import refused
 
 from privote.errors import InputError, PrivoteWarning
+from privote.guarantees import Guarantee
 from privote.learning.rows import label_probabilities
 from privote.learning.students.classifiers import PartialLabels, train_student
 from privote.learning.students.saving import load_student, save_student
@@ -23,9 +24,12 @@ RNG = np.random.default_rng(1)
 X = RNG.normal(size=(60, 3))
 Y = (X[:, :2] > 0).astype(np.int8)
 NAMES = ("left", "right")
+GUARANTEE = Guarantee(
+    kind="moments", epsilon=2.0, delta=1e-6, mechanism={}, voters=60, released="sums", text="x"
+)
 FACTS = {
-    "network": None, "label_names": [], "feature_names": None, "privacy": {}, "version": "0",
-    "table": False, "thresholds": 0.5, "format": 2,
+    "network": None, "label_names": [], "feature_names": None, "guarantee": None,
+    "method": None, "version": "0", "table": False, "thresholds": 0.5, "format": 3,
 }  # fmt: skip
 
 
@@ -41,13 +45,13 @@ FACTS = {
 def test_a_student_comes_back_as_it_went(tmp_path, student):
     model = train_student(student, X, Y, random_state=0)
     path = tmp_path / "a.student"
-    save_student(
-        path, model, label_names=NAMES, feature_names=list("abc"), privacy={"epsilon": 2.0}
-    )
+    names = {"label_names": NAMES, "feature_names": list("abc")}
+    save_student(path, model, **names, guarantee=GUARANTEE, method="teachers")
     back = load_student(path, trusted=["sklearn.tree._tree.Tree"])
     assert np.array_equal(back.predict_proba(X), label_probabilities(model, X, 2))
     assert ((back.predict_proba(X) >= 0.5) == Y).mean() > 0.9
-    assert (back.label_names, back.privacy) == (NAMES, {"epsilon": 2.0})
+    assert (back.label_names, back.method) == (NAMES, "teachers")
+    assert back.guarantee == GUARANTEE
     assert back.feature_names == ("a", "b", "c")
     assert [p.name for p in tmp_path.iterdir()] == ["a.student"]
 

@@ -24,7 +24,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
-from io import BytesIO
 from math import ceil
 from time import perf_counter
 from typing import Any
@@ -35,7 +34,6 @@ from scipy.special import logit
 from sklearn.utils import check_random_state
 
 from ...errors import InputError, missing_extra, positive, whole
-from ...files import Draft
 from ..networks.architectures import (
     Network,
     build_network,
@@ -46,6 +44,7 @@ from ..networks.architectures import (
     one_torch_thread,
     require_torch,
     seeded,
+    set_weights,
     weights_of,
 )
 from ..networks.classifier import (
@@ -57,11 +56,11 @@ from ..networks.classifier import (
     check_shares,
 )
 from ..networks.image import image_features, published_constants
-from ..rows import Floats, Labels, Progress, fraction, padded_blocks, take_rows
-from .noise import SUM_HAIR, Noise, TrainingPlan, affordable_rate, scheduled
+from ..rows import Labels, Progress, fraction, padded_blocks, take_rows
+from .noise import SUM_HAIR, Noise, Priced, TrainingPlan, affordable_rate, scheduled
 from .training import (
-    Checkpoints,
-    Paid,
+    Arrays,
+    Layout,
     Persons,
     PrivateTraining,
     Sizes,
@@ -143,8 +142,8 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
     ----------
     network_, thresholds_, learning_rate_
         The trained torch module; 0.5 for every label; the rate that was used.
-    privacy_
-        :class:`~privote.learning.direct.training.TrainingPrivacy`: what may be published.
+    guarantee_
+        The :class:`privote.guarantees.Guarantee` of the weights.
     """
 
     epsilon: float = 8.0
@@ -177,16 +176,7 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
             X[broken[:1]]  # which says what is wrong with the file
         return X
 
-    def _restore(self, draft: Draft | None) -> None:
-        note = None if draft is None else draft.read()
-        start = self.seed if self.random_state is None else self.random_state
-        self._first = int(check_random_state(start).randint(2**31 - 1))
-        if note is not None:
-            self._first = int(note)
-        elif draft is not None:
-            draft.note(b"%d" % self._first)
-
-    def _prepare(self, rows: Any, Y: Labels, unit: Persons, X_public: Any, records: int) -> Any:
+    def _prepare(self, rows: Any, Y: Labels, unit: Persons, X_public: Any, priced: Priced) -> Any:
         order, sizes = by_person(unit)
         if order is not None:
             rows, Y = take_rows(rows, order), Y[order]
@@ -194,9 +184,11 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         scaling = published_constants(self.normalise, seen.shape)
         if X_public is not None and self.normalise == "none":
             scaling = Scaling.of([Rows(X_public)])
-        with seeded(self._first):
+        start = self.seed if self.random_state is None else self.random_state
+        with seeded(int(check_random_state(start).randint(2**31 - 1))):
             network, chunk = self._start(seen.shape, Y.shape[1])
-        steps, rate = self._sampling(records)
+        records = priced.records
+        steps, rate = priced.plan.steps, priced.plan.sample_rate
         # By public numbers and rows: how many records persons have is private, and so is how long
         # it takes to read them.
         seconds = self._pace * (steps * ceil(rate * records / chunk) + 2)  # of trials
@@ -205,19 +197,20 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
             public[np.arange(min(len(public), 4))]
             seconds += (perf_counter() - start) / 4 * rate * records * steps
         check_hours(seconds, self.hours)
-        return network, chunk, seen, Y, sizes, scaling
-
-    def _train(self, given: Any, plan: TrainingPlan, noise: Noise, paid: Paid) -> list[Floats]:
-        kept = Checkpoints(paid, plan.steps)
-        network, chunk, rows, labels, sizes, scaling = given
-        records = self.privacy_.records
-        rate = affordable_rate(plan, self.privacy_.noise_multiplier, records, self.momentum)
-        usual = min(3.0, rate)
+        usual = min(3.0, affordable_rate(priced, self.momentum))
         if not self.frozen and _layers(network) > 1:
             # Noise in one layer is multiplied by the next: at the rate of a linear model training
             # may end where all rows are answered alike.
             usual /= 3
         self.learning_rate_ = float(self.learning_rate or usual)
+        return network, chunk, seen, Y, sizes, scaling
+
+    def _layout(self, prepared: Any) -> Layout:
+        weights = weights_of(prepared[0])
+        return {name: (array.dtype, array.shape) for name, array in weights.items()}
+
+    def _draw(self, prepared: Any, priced: Priced, noise: Noise) -> Arrays:
+        network, chunk, rows, labels, sizes, scaling = prepared
         # Dropout goes by places in the batch, and these by who else was sampled: whoever knew the
         # masks would see more than the price of sampling allows for.
         with seeded(noise.secret()), one_torch_thread():
@@ -226,14 +219,14 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
                 seen = Rows(np.nan_to_num(image_features(network, rows, scaling, self.device)))
                 learns, scale = last_layer(network), Scaling.none(seen.shape)
             held = (chunk, seen, labels, sizes, scale)
-            trained = self._descend(learns, held, plan, noise, kept)
+            trained = self._descend(learns, held, priced, noise)
             learns.load_state_dict(trained.state_dict())
-        self._fitted(network, scaling, rows.shape, np.full(labels.shape[1], 0.5))
-        return self.drawn_()
+        return weights_of(network)
 
-    def drawn_(self) -> list[Floats]:
-        """Return the weights, which were drawn."""
-        return [*weights_of(self.network_).values()]
+    def _finish(self, drawn: Arrays, prepared: Any, priced: Priced) -> None:
+        network, _, rows, labels, _, scaling = prepared
+        set_weights(network, drawn)
+        self._fitted(network, scaling, rows.shape, np.full(labels.shape[1], 0.5))
 
     @classmethod
     def _like(cls, network: Any, weights: dict[str, npt.NDArray[Any]]) -> Any:
@@ -261,34 +254,16 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
             chunk, self._pace = chunk_size(learns, seen, labels, self.chunk, self.device)
         return network, chunk
 
-    def _descend(
-        self, network: Any, given: Any, plan: TrainingPlan, noise: Noise, checkpoints: Checkpoints
-    ) -> Any:
+    def _descend(self, network: Any, held: Any, priced: Priced, noise: Noise) -> Any:
         torch = require_torch("DPSGD")
-        chunk, rows, labels, sizes, scaling = given
-        records = self.privacy_.records
+        chunk, rows, labels, sizes, scaling = held
+        plan, records = priced.plan, priced.records
         mean = torch.optim.swa_utils.AveragedModel(network.train())
         optimizer = torch.optim.SGD(network.parameters(), self.learning_rate_, self.momentum)
         clips = self.clip * scheduled(_schedule(self.schedule)[1], plan.steps)
-        deviations = self.privacy_.noise_multiplier * scheduled(plan.decay, plan.steps) * clips
-        done = 0
+        deviations = priced.noise_multiplier * scheduled(plan.decay, plan.steps) * clips
         weights = [weight for weight in network.parameters() if weight.requires_grad]
-
-        def state() -> bytes:
-            held = {"weights": [weight.detach() for weight in weights], "mean": mean.state_dict()}
-            held |= {"done": done, "steps": optimizer.state_dict()}
-            torch.save(held, data := BytesIO())
-            return data.getvalue()
-
-        if checkpoints.state is not None:
-            held = torch.load(BytesIO(checkpoints.state), weights_only=True)
-            with torch.no_grad():
-                for weight, value in zip(weights, held["weights"], strict=True):
-                    weight.copy_(value)
-            mean.load_state_dict(held["mean"])
-            optimizer.load_state_dict(held["steps"])
-            done = held["done"]
-        for step in checkpoints.rest(done):
+        for step in range(plan.steps):
             total = ClippedSum(weights, float(clips[step]))
             persons = noise.sample(records, plan.sample_rate)
             owners = None if sizes is None else np.repeat(persons, sizes[persons])
@@ -309,10 +284,8 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
             optimizer.step()
             if step >= plan.steps // 2:
                 mean.update_parameters(network)
-            done = step + 1
-            checkpoints.keep(done, state)
             if self.progress is not None:
-                self.progress(done, plan.steps)
+                self.progress(step + 1, plan.steps)
         return mean.module
 
     def _sampling(self, records: int) -> tuple[int, float]:

@@ -36,8 +36,7 @@ Known for one label as private least squares with a public covariance.
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from functools import cache, partial
-from io import BytesIO
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -59,11 +58,11 @@ from ..rows import (
     same_anywhere,
 )
 from ..workers import one_thread
-from .noise import SUM_HAIR, Noise, TrainingPlan, affordable_rate
+from .noise import SUM_HAIR, Noise, Priced, TrainingPlan, affordable_rate
 from .training import (
     MOMENTS,
-    Checkpoints,
-    Paid,
+    Arrays,
+    Layout,
     Persons,
     PrivateTraining,
     Sizes,
@@ -232,9 +231,8 @@ class DPLinear(PrivateLinear):
     coef_, intercept_
         (labels, features) and (labels,): the mean over the second half of the steps, on features
         ``(x - mean_) * scale_`` in the embedding (and then of norm 1).
-    privacy_, embedding_
-        :class:`~privote.learning.direct.training.TrainingPrivacy`: what may be published; the
-        public map.
+    guarantee_, embedding_
+        The :class:`privote.guarantees.Guarantee` of the weights; the public map.
     learning_rate_
         The rate that was used.
     """
@@ -260,36 +258,36 @@ class DPLinear(PrivateLinear):
             positive("power", self.power)
         return TrainingPlan(steps=self.steps, sample_rate=self.sample_rate)
 
-    def _prepare(self, rows: Any, Y: Labels, unit: Persons, X_public: Any, records: int) -> Any:
-        self._look(X_public, records, Y.shape[1])
+    def _prepare(self, rows: Any, Y: Labels, unit: Persons, X_public: Any, priced: Priced) -> Any:
+        self._look(X_public, priced.records, Y.shape[1])
+        rate = affordable_rate(priced, self.momentum)
+        self.learning_rate_ = float(self.learning_rate or min(_FASTEST, rate))
         rows, (order, sizes) = self._design(rows), by_person(unit)
         return (rows, Y, None) if order is None else (rows[order], Y[order], sizes)
 
-    def _train(self, given: Any, plan: TrainingPlan, noise: Noise, paid: Paid) -> list[Floats]:
-        multiplier = self.privacy_.noise_multiplier
-        rate = affordable_rate(plan, multiplier, self.privacy_.records, self.momentum)
-        self.learning_rate_ = float(self.learning_rate or min(_FASTEST, rate))
-        weights = self._descend(given, noise, Checkpoints(paid, self.steps))
-        self.coef_ = np.ascontiguousarray(weights[:-1].T)
-        self.intercept_ = weights[-1] + logit(self.initial_share)
-        return self.drawn_()
+    def _layout(self, prepared: Any) -> Layout:
+        rows, Y, _ = prepared
+        features, labels = rows.shape[1] - 1, Y.shape[1]
+        return {"coef": (np.float64, (labels, features)), "intercept": (np.float64, (labels,))}
 
-    def drawn_(self) -> list[Floats]:
-        """Return the weights, which were drawn."""
-        return [self.coef_, self.intercept_]
+    def _draw(self, prepared: Any, priced: Priced, noise: Noise) -> Arrays:
+        weights = self._descend(prepared, priced, noise)
+        return {
+            "coef": np.ascontiguousarray(weights[:-1].T),
+            "intercept": weights[-1] + logit(self.initial_share),
+        }
 
-    def _descend(self, given: Any, noise: Noise, checkpoints: Checkpoints) -> Floats:
-        (rows, Y, sizes), records = given, self.privacy_.records
-        deviation = self.privacy_.noise_multiplier * self.clip
+    def _finish(self, drawn: Arrays, prepared: Any, priced: Priced) -> None:
+        self.coef_, self.intercept_ = drawn["coef"], drawn["intercept"]
+
+    def _descend(self, prepared: Any, priced: Priced, noise: Noise) -> Floats:
+        (rows, Y, sizes), records = prepared, priced.records
+        deviation = priced.noise_multiplier * self.clip
         # The expected size of a batch is public; the sampled one is not.
         unit = self.sample_rate * records * self.clip
         weights = np.zeros((rows.shape[1], Y.shape[1]))
-        velocity, mean, averaged, start = np.zeros_like(weights), np.zeros_like(weights), 0, 0
-        if checkpoints.state is not None:
-            state = _unpacked(checkpoints.state)
-            weights, velocity, mean = state["weights"], state["velocity"], state["mean"]
-            start, averaged = int(state["step"]), int(state["averaged"])
-        for step in checkpoints.rest(start):
+        velocity, mean, averaged = np.zeros_like(weights), np.zeros_like(weights), 0
+        for step in range(self.steps):
             chosen = noise.sample(records, self.sample_rate)
             part, truth, each = rows, Y, sizes
             if len(chosen) < records:
@@ -301,9 +299,6 @@ class DPLinear(PrivateLinear):
             weights = weights + velocity
             if step >= self.steps // 2:
                 mean, averaged = mean + weights, averaged + 1
-            held: dict[str, Any] = {"weights": weights, "velocity": velocity, "mean": mean}
-            held |= {"step": step + 1, "averaged": averaged}
-            checkpoints.keep(step + 1, partial(_packed, **held))
             if self.progress is not None:
                 self.progress(step + 1, self.steps)
         return np.asarray(mean / averaged)
@@ -421,12 +416,11 @@ class DPMoments(PrivateLinear):
         (labels,) how common each label is, from the noisy sum of the constant 1 times labels.
     thresholds_
         (labels,) with which ``predict`` says yes to that share of the public rows.
-    privacy_, embedding_
-        :class:`~privote.learning.direct.training.TrainingPrivacy`: what may be published; the
-        public map.
+    guarantee_, embedding_
+        The :class:`privote.guarantees.Guarantee` of the weights; the public map.
     """
 
-    released: ClassVar[str] = MOMENTS
+    kind: ClassVar[str] = MOMENTS
 
     epsilon: float = 8.0
     delta: float = 1e-5
@@ -447,29 +441,28 @@ class DPMoments(PrivateLinear):
     def _power(self) -> float:
         return 1.0 if self.embedding_ is None else 0.0
 
-    def _prepare(self, rows: Any, Y: Labels, unit: Persons, X_public: Any, records: int) -> Any:
+    def _prepare(self, rows: Any, Y: Labels, unit: Persons, X_public: Any, priced: Priced) -> Any:
         if X_public is None:
             raise InputError("X_public", "must be given, for the covariance of features")
-        public = self._look(X_public, records, Y.shape[1])
+        public = self._look(X_public, priced.records, Y.shape[1])
         return moments(self._design(rows), Y, unit, self.tau), public
 
-    def _train(self, given: Any, plan: TrainingPlan, noise: Noise, paid: Paid) -> list[Floats]:
-        (sums, public), draft = given, paid.draft
-        deviation = self.privacy_.noise_multiplier * np.sqrt(self.tau)
-        kept = None if draft is None else draft.read()
-        if kept is None:
-            paid.check_undrawn()
-        noisy = noise.add(sums, deviation) if kept is None else _unpacked(kept)["sums"]
-        if draft is not None and kept is None:
-            draft.keep(_packed(sums=noisy))
-        released = noisy / self.privacy_.records
-        weights = self._weights(released, public, (deviation / self.privacy_.records) ** 2)
-        self._calibrate(weights, released[-1], public)
+    def _layout(self, prepared: Any) -> Layout:
+        return {"sums": (np.float64, prepared[0].shape)}
+
+    def _draw(self, prepared: Any, priced: Priced, noise: Noise) -> Arrays:
+        return {"sums": noise.add(prepared[0], priced.noise_multiplier * np.sqrt(self.tau))}
+
+    def _finish(self, drawn: Arrays, prepared: Any, priced: Priced) -> None:
+        (_, public), records = prepared, priced.records
+        deviation = priced.noise_multiplier * np.sqrt(self.tau)
+        released = drawn["sums"] / records
+        weights = self._weights(released, public, (deviation / records) ** 2, records)
+        self._calibrate(weights, released[-1], public, records)
         if self.progress is not None:
             self.progress(1, 1)
-        return [noisy]
 
-    def _weights(self, released: Floats, public: Any, variance: float) -> Floats:
+    def _weights(self, released: Floats, public: Any, variance: float, records: int) -> Floats:
         """Return least squares' weights (features, labels) from the released means.
 
         ``variance`` is the noise's on each of them. In a direction in which public rows have the
@@ -488,9 +481,9 @@ class DPMoments(PrivateLinear):
         penalty = spread + self.ridge * spread.mean() + least
         if not self.shrink:
             return np.asarray(axes @ (along / penalty))
-        share = np.clip(released[-1], 1 / self.privacy_.records, 1.0)
+        share = np.clip(released[-1], 1 / records, 1.0)
         noise = variance * (1 + (axes.T @ mean) ** 2)[:, None]
-        noise = noise + spread * share * (1 - share) / self.privacy_.records
+        noise = noise + spread * share * (1 - share) / records
         fits = []
         for size in _SPREADS:
             total = spread**2 * size + noise
@@ -498,13 +491,12 @@ class DPMoments(PrivateLinear):
         chosen = _SPREADS[np.argmax(fits, axis=0)]
         return np.asarray(axes @ (spread * along / (spread * penalty + noise / chosen)))
 
-    def _calibrate(self, weights: Floats, counts: Floats, public: Any) -> None:
+    def _calibrate(self, weights: Floats, counts: Floats, public: Any, records: int) -> None:
         """Make logits of scores, and thresholds; from what was released and public rows.
 
         A record of m labels, shortened to √tau, adds √(tau / m) to the count of each: of m labels
         each the counts add up to √(tau m), which says by how much they fall short.
         """
-        records = self.privacy_.records
         short = max(1.0, float(np.maximum(counts, 0.0).sum()) / self.tau)
         self.prevalence_ = np.clip(short * counts, 1 / (records + 1), records / (records + 1))
         mean = np.asarray(public[:, :-1].mean(axis=0)).ravel()
@@ -563,16 +555,3 @@ def _logistic(scores: Floats, share: float) -> tuple[float, float]:
         if size == 1.0 and abs(up) < 1e-9:
             break
     return max(0.0, slope), level
-
-
-def _packed(**arrays: npt.ArrayLike) -> bytes:
-    """Return arrays as a draft keeps them."""
-    data = BytesIO()
-    np.savez(data, **arrays)
-    return data.getvalue()
-
-
-def _unpacked(data: bytes) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays that :func:`_packed` was given."""
-    with np.load(BytesIO(data), allow_pickle=False) as arrays:
-        return dict(arrays)

@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp, ndtri
 
-from ...accounting.renyi import UPWARDS
+from ...accounting.renyi import DEFAULT_ORDERS, UPWARDS
 from ...entropy import Entropy
 from ...errors import positive, whole
 from ..rows import Floats, fraction
@@ -250,14 +250,47 @@ class Noise:
         return np.asarray(np.rint(noisy / step) * step)
 
 
-def affordable_rate(
-    plan: TrainingPlan, noise_multiplier: float, records: int, keep: float
-) -> float:
+@dataclass(frozen=True, kw_only=True)
+class Priced:
+    """A plan with the noise that its price allows: public numbers only.
+
+    Attributes
+    ----------
+    records
+        How many take part: records, or persons. Sums are scaled by it, so it counts as public.
+    noise_multiplier
+        Of the first step.
+    """
+
+    plan: TrainingPlan
+    records: int
+    noise_multiplier: float
+    delta: float
+
+    def curve_at(self, epsilon: float) -> Floats:
+        """Return the Rényi curve of such a training at an epsilon."""
+        noise = self.plan.noise_multiplier(epsilon, self.delta)
+        return self.plan.rdp(noise, DEFAULT_ORDERS)
+
+    def parameters(self, kind: str) -> dict[str, Any]:
+        """Return the public parameters, as a guarantee states them."""
+        plan = self.plan
+        return {
+            "mechanism": f"noisy {kind}",
+            "steps": plan.steps,
+            "sample_rate": plan.sample_rate,
+            "noise_multiplier": self.noise_multiplier,
+            **({} if plan.decay == 1 else {"decay": plan.decay}),
+        }
+
+
+def affordable_rate(priced: Priced, keep: float) -> float:
     """Return the learning rate at which noise moves a weight by about 1 in all.
 
     Steps of rate η on noisy means, in units of the clipping norm, with a momentum that keeps this
     share: the noise adds up to η/(1−keep)·√T·z/batch. A public number, like all that it is made of.
     """
-    batch = plan.sample_rate * records
-    noise = math.sqrt(sum(steps * factor**2 for factor, steps in plan.stages)) * noise_multiplier
-    return batch * (1 - keep) / noise
+    plan = priced.plan
+    batch = plan.sample_rate * priced.records
+    noise = math.sqrt(sum(steps * factor**2 for factor, steps in plan.stages))
+    return batch * (1 - keep) / (noise * priced.noise_multiplier)

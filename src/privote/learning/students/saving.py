@@ -13,7 +13,7 @@ import os
 import warnings
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from ..._version import __version__, check_written, written
 from ...errors import InputError, PrivoteWarning
+from ...guarantees import Guarantee
 from ..direct.dpsgd import DPSGDClassifier
 from ..networks.image import ImageNetwork
 from ..pictures import PictureEncoder
@@ -30,12 +31,13 @@ from ..tables import TableEncoder
 from .mixmatch import MixMatchClassifier
 
 SUFFIX = ".student"
-_FORMAT = 2
+_FORMAT = 3
 _FACTS, _SKOPS, _ARRAYS = "facts.json", "student.skops", "student.npz"
 _TABLE = "table.json"  # how rows of a table become numbers
 # Types beyond scikit-learn's own that a file may hold: they only compute.
 _OURS = (
-    "privote.learning.direct.training.TrainingPrivacy",
+    "privote.guarantees.guarantee.Guarantee",
+    "privote.ledger.Standing",
     "privote.learning.direct.linear.DPLinear",
     "privote.learning.direct.linear.DPMoments",
     "privote.learning.embedding.Centre",
@@ -67,9 +69,9 @@ class SavedStudent:
         Names of the labels, in order.
     feature_names
         Names of the columns it looks at, in order; None if they had none.
-    privacy
-        The facts of the release it was trained on: epsilon, delta, guarantee and so on, as whoever
-        wrote the file claims them.
+    guarantee, method
+        The guarantee it was trained under, as whoever wrote the file claims it, and the method; or
+        None.
     thresholds
         (labels,) from which probability on a label is said to be present; or one number.
     encoder
@@ -79,7 +81,8 @@ class SavedStudent:
     model: Any
     label_names: tuple[str, ...]
     feature_names: tuple[str, ...] | None = None
-    privacy: dict[str, Any] = field(default_factory=dict)
+    guarantee: Guarantee | None = None
+    method: str | None = None
     thresholds: Any = 0.5
     encoder: TableEncoder | PictureEncoder | None = None
     version: str = __version__
@@ -106,7 +109,8 @@ def save_student(
     *,
     label_names: Sequence[str],
     feature_names: Sequence[str] | None = None,
-    privacy: dict[str, Any] | None = None,
+    guarantee: Guarantee | None = None,
+    method: str | None = None,
     thresholds: npt.ArrayLike | None = None,
     encoder: TableEncoder | PictureEncoder | None = None,
     doubtful: bool = False,
@@ -123,7 +127,8 @@ def save_student(
         **written(_FORMAT),
         "label_names": [str(label) for label in label_names],
         "feature_names": None if feature_names is None else [str(name) for name in feature_names],
-        "privacy": privacy or {},
+        "guarantee": None if guarantee is None else guarantee.facts(),
+        "method": method,
         "thresholds": np.asarray(bars, np.float64).tolist(),
         "table": isinstance(encoder, TableEncoder),
         "pictures": encoder.to_plain() if isinstance(encoder, PictureEncoder) else None,
@@ -200,13 +205,15 @@ def load_student(
         bars = np.asarray(facts["thresholds"], np.float64)
         if bars.shape not in ((), (len(names),)) or not ((bars >= 0) & (bars <= 1)).all():
             raise ValueError("thresholds must be from 0 to 1: one, or one per label")
+        plain = facts["guarantee"]
         if facts.get("doubtful"):
             warnings.warn(_DOUBTFUL, PrivoteWarning, stacklevel=2)
         return SavedStudent(
             model=model,
             label_names=tuple(names),
             feature_names=None if features is None else tuple(features),
-            privacy=dict(facts["privacy"]),
+            guarantee=None if plain is None else Guarantee.of_facts(plain),
+            method=None if facts["method"] is None else str(facts["method"]),
             thresholds=bars,
             encoder=_encoder(table, facts.get("pictures"), weights),
             version=str(facts["version"]),

@@ -1,4 +1,4 @@
-"""Questions to people: their public numbers, the tally of one, and who wins by counts.
+"""Questions to people: their public numbers, and who wins by counts.
 
 What is decided from counts that were released costs nothing more, so an outcome is the same for
 true counts, which are sealed, and for noisy ones.
@@ -7,7 +7,6 @@ true counts, which are sealed, and for noisy ones.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -17,10 +16,11 @@ import numpy.typing as npt
 
 from ..accounting.counts import squared_shift
 from ..errors import InputError, UnavailableError, positive, whole
+from ..mechanisms.base import Bools
 from ..votes.cube import MOST
-from .base import Bools
 
 Whole = npt.NDArray[np.int64]
+_HALF = 0.5  # the quota where no rule is given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,50 +67,14 @@ class PollSize:
         """On how many options two ballots can differ, over all questions."""
         return sum(min(2 * self.most, options) for options in self.questions)
 
-
-@dataclass(frozen=True, eq=False, repr=False)
-class PollTally:
-    """What ballots add up to. Sealed: these are the true counts.
-
-    Attributes
-    ----------
-    voters
-        How many ballots, empty ones included.
-    counts
-        How many approvals (or points) each option has: (options,).
-    """
-
-    voters: int
-    counts: Whole
-
     @property
-    def options(self) -> int:
-        """How many options there are."""
-        return len(self.counts)
-
-
-class PollOutcome(ABC):
-    """Who wins, by counts. Ties go by ``order`` (options,), a permutation; by place without one."""
-
-    @abstractmethod
-    def winners(self, counts: npt.NDArray[Any], voters: int, order: Whole | None = None) -> Bools:
-        """Return which options win: (options,)."""
-
-    def surely(self, option: int, ahead: list[int]) -> bool:
-        """Return whether an option wins although some or all of ``ahead`` may have more."""
-        return False
-
-    @abstractmethod
-    def check(self, size: PollSize) -> None:
-        """Refuse what does not go with a poll of this size."""
-
-    @abstractmethod
-    def describe(self) -> str:
-        """Return the rule in words."""
+    def unit(self) -> str:
+        """What a ballot gives an option."""
+        return "votes" if self.each == 1 else "points"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quota(PollOutcome):
+class Quota:
     """Every option wins that more than this share of the voters approve."""
 
     share: float
@@ -123,17 +87,15 @@ class Quota(PollOutcome):
     def check(self, size: PollSize) -> None:
         """Refuse points: a share of the voters is about approvals."""
         if size.each > 1:
-            raise UnavailableError(
-                "quota",
-                "needs approvals, and this poll has points: give `each=1`",
-            )
+            rule = "needs approvals, and this poll has points: give `each=1`"
+            raise UnavailableError("quota", rule)
 
     def bar(self, voters: int) -> Fraction:
         """Return the count to exceed, exactly: the share is the decimal that was typed."""
         return Fraction(repr(self.share)) * voters
 
     def winners(self, counts: npt.NDArray[Any], voters: int, order: Whole | None = None) -> Bools:
-        """Return which options lie above the bar."""
+        """Return which options lie above the bar: (options,)."""
         bar = self.bar(voters)
         whole = np.issubdtype(counts.dtype, np.integer)
         return np.asarray(counts > (math.floor(bar) if whole else float(bar)))
@@ -144,13 +106,13 @@ class Quota(PollOutcome):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seats(PollOutcome):
+class Seats:
     """So many options win: those with the largest counts."""
 
     number: int
 
     def surely(self, option: int, ahead: list[int]) -> bool:
-        """Return whether a seat is left after all of them."""
+        """Return whether a seat is left for an option after all of those ahead."""
         return len(ahead) < self.number
 
     def check(self, size: PollSize) -> None:
@@ -158,7 +120,7 @@ class Seats(PollOutcome):
         whole("seats", self.number, most=max(min(size.questions) - 1, 1))
 
     def winners(self, counts: npt.NDArray[Any], voters: int, order: Whole | None = None) -> Bools:
-        """Return which options are among the largest."""
+        """Return which options are among the largest: (options,); see :func:`ranking`."""
         won = np.zeros(len(counts), bool)
         won[ranking(counts, order)[: self.number]] = True
         return won
@@ -169,14 +131,14 @@ class Seats(PollOutcome):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Greedy(PollOutcome):
+class Greedy:
     """Options win from the largest count down, each whose cost what is left of the money covers."""
 
     costs: tuple[Fraction, ...]
     money: Fraction
 
     def surely(self, option: int, ahead: list[int]) -> bool:
-        """Return whether the money covers it after all of them."""
+        """Return whether the money covers an option after all of those ahead."""
         return self.costs[option] + sum(self.costs[other] for other in ahead) <= self.money
 
     def check(self, size: PollSize) -> None:
@@ -185,7 +147,7 @@ class Greedy(PollOutcome):
             raise InputError("costs", f"must be {size.options}, one per option", len(self.costs))
 
     def winners(self, counts: npt.NDArray[Any], voters: int, order: Whole | None = None) -> Bools:
-        """Return which options are paid for."""
+        """Return which options are paid for: (options,); see :func:`ranking`."""
         won, left = np.zeros(len(counts), bool), self.money
         for option in ranking(counts, order).tolist():
             if self.costs[option] <= left:
@@ -198,7 +160,29 @@ class Greedy(PollOutcome):
         return f"in order of approvals, up to {float(self.money):,.12g} of money (greedy)"
 
 
+PollOutcome = Quota | Seats | Greedy
+
+
+def outcome_of(
+    seats: int | None,
+    quota: float | None,
+    costs: tuple[Fraction, ...] | None = None,
+    money: Fraction | None = None,
+) -> PollOutcome:
+    """Return who wins: by seats, by a quota, by the options' costs, else by a quota of one half."""
+    if seats is not None and quota is not None:
+        raise InputError("seats", "cannot be combined with `quota`: both decide who wins", seats)
+    if seats is not None:
+        return Seats(number=seats)
+    if quota is None and costs is not None and money is not None:
+        return Greedy(costs=costs, money=money)
+    return Quota(share=_HALF if quota is None else quota)
+
+
 def ranking(counts: npt.NDArray[Any], order: Whole | None = None) -> npt.NDArray[np.intp]:
-    """Return the options from the largest count down."""
+    """Return the options from the largest count down.
+
+    Ties go by ``order`` (options,), a permutation; without one by place.
+    """
     ties = np.arange(len(counts)) if order is None else order
     return np.asarray(np.lexsort((ties, -np.asarray(counts))))

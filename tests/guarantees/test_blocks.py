@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.votes.test_arrays import write
 
 import privote as pv
-from privote.guardian.allowance import registered_blocks
+from privote.guarantees.allowance import Electorate
 from privote.votes import cube as room
-from privote.votes.contributions import effective_votes
+from privote.votes.contributions import bound_votes
 from privote.votes.cube import MISSING, Ballots, DenseBlock, SparseBallots
 
 pytestmark = pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
@@ -50,8 +50,9 @@ def release(votes: Any, mechanism: Any, **more: Any) -> dict[str, Any]:
     with closing(pv.Ledger.in_memory()) as ledger:
         settings = {"epsilon": 80.0, "delta": 1e-5, "seed": 1, "ledger": ledger}
         found = pv.label(votes, mechanism=mechanism, **settings, **more)
-        entries = [{**entry, "at": "", "digest": "", "account": ""} for entry in ledger.published()]
-        sealed = {n: getattr(found.sealed, n).tolist() for n in ("spent", "refused")}
+        own = {"at": "", "digest": "", "account": "", "holder": "", "key": "", "terms": ""}
+        entries = [{**entry, **own} for entry in ledger.published()]
+        sealed = {n: getattr(found.sealed, n).tolist() for n in ("spent", "clipped")}
     return {"labels": found.labels.tolist(), "ledger": entries, **sealed}
 
 
@@ -72,7 +73,7 @@ def test_tallies_and_spending_are_those_of_the_definition(
 ) -> None:
     """However votes are cut into blocks; voters run out on the way."""
     mechanism, votes = MECHANISMS[kind], votes_of(kind, seed, missing=missing)
-    wanted, spent, turned_away = effective_votes(
+    wanted, spent, turned_away = bound_votes(
         votes, GUESS, np.array(allowance), mechanism.contribution_unit
     )
     at_once = mechanism.tally(DenseBlock(wanted, missing=False))
@@ -87,11 +88,13 @@ def test_tallies_and_spending_are_those_of_the_definition(
         patch.setattr(room, "_BLOCK_CELLS", lots * 8 * VOTERS * LABELS)
         patch.setattr(room, "_FEW", few)
         patch.setattr(type(mechanism), "draw", draw)
-        budget = pv.Budget(epsilon=1e4, delta=1e-5)
-        guardian = pv.Guardian(mechanism, budget, ledger, allowance=allowance, seed=1)
-        found = guardian.release(votes, baseline=GUESS)
+        size: dict[str, Any] = {"voters": VOTERS, "labels": LABELS, "epsilon": 1e4, "delta": 1e-5}
+        electorate = pv.Electorate(
+            mechanism=mechanism, **size, allowance=allowance, ledger=ledger, seed=1
+        )
+        found = electorate.answer(votes, GUESS)
     assert found.sealed.spent.tolist() == spent.tolist()
-    assert found.sealed.refused.tolist() == turned_away.tolist()
+    assert found.sealed.clipped.tolist() == turned_away.tolist()
     assert len(tallies) == -(-QUERIES // (8 * lots))
     assert np.array_equal(np.concatenate(tallies), rows_of(at_once))
 
@@ -130,14 +133,19 @@ def stored(kind: str, folder: Path, votes: np.ndarray) -> Path:
     return folder / "votes.zarr"
 
 
+def seated(ballots: Any, seats: np.ndarray, voters: int) -> list[Any]:
+    nothing = np.zeros((ballots.queries, ballots.labels), bool)
+    return [block for block, _ in Electorate(ballots, voters, seats, nothing).blocks()]
+
+
 def test_empty_seats_are_missing() -> None:
     votes = np.array([[[1, 0], [0, 1]]], np.int8)
-    (full,) = registered_blocks(Ballots.from_array(votes), np.array([2, 0]), 3)
+    (full,) = seated(Ballots.from_array(votes), np.array([2, 0]), 3)
     assert isinstance(full, DenseBlock)
     assert full.votes.tolist() == [[[0, 1], [MISSING, MISSING], [1, 0]]]
     assert full.missing
     sparse = SparseBallots([0], [1], [[True]], queries=1, voters=2)
-    (moved,) = registered_blocks(sparse, np.array([2, 0]), 3)
+    (moved,) = seated(sparse, np.array([2, 0]), 3)
     assert moved.speakers()[1].tolist() == [0]
 
 
@@ -148,7 +156,7 @@ def test_blocks_are_those_of_the_whole_electorate(queries: int, present: int, st
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(room, "_BLOCK_CELLS", step)
         places = np.arange(present)
-        found = list(registered_blocks(Ballots.from_array(votes), places, 6))
+        found = seated(Ballots.from_array(votes), places, 6)
         expected = [block.queries for block in Ballots.from_array(everybody).blocks()]
     assert [block.queries for block in found] == expected
     assert [block.start for block in found] == np.cumsum([0, *expected[:-1]]).tolist()

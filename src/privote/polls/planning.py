@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,9 +20,9 @@ from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon, rounded_up
 from ..entropy import WIDEST_ROUNDED
 from ..errors import InputError, UnavailableError, finite
 from ..ledger import Budget
-from ..mechanisms.outcomes import Greedy, PollOutcome, PollSize, Quota, Seats
-from ..mechanisms.polls import NoisyBits, NoisyCounts, Peeling, PollMechanism
-from .budget import least
+from ..planning.budget import least
+from .mechanisms import NoisyBits, NoisyCounts, Peeling, PollMechanism, epsilon_of
+from .outcomes import Greedy, PollOutcome, PollSize, Quota, Seats, outcome_of
 
 _CLOSE = 1e-4  # how far above the least noise that fits the search may stop, relative
 _WORTH = 0.01  # how much less noise a poll on its own must take to be searched
@@ -38,8 +37,8 @@ class PollPlan:
 
     Attributes
     ----------
-    mechanism, size, outcome
-        What is drawn, of which poll, and who wins by it.
+    mechanism, size, outcome, shares
+        What is drawn, of which poll, who wins by it, and whether counts are published.
     curve
         What a ledger is charged: (orders,) at ``DEFAULT_ORDERS``.
     epsilon, delta, asked
@@ -52,8 +51,9 @@ class PollPlan:
         seats, winners this far ahead of all losers are the ones released; spending money, options
         this far apart are all in their order. With shares the same holds the other way round: what
         is released this far apart, or from the bar, is so in truth.
-    interval
-        Half the width of the intervals of all options at once, in votes; None without shares.
+    interval, apart
+        Where counts are drawn: half the width of the intervals of all options at once, in votes,
+        and the largest distance of two noises. None otherwise.
     reason
         Why this one, in one sentence.
     """
@@ -61,6 +61,7 @@ class PollPlan:
     mechanism: PollMechanism
     size: PollSize
     outcome: PollOutcome
+    shares: bool
     curve: Floats
     epsilon: float
     delta: float
@@ -68,12 +69,8 @@ class PollPlan:
     confidence: float
     gap: float
     interval: int | None
+    apart: int | None
     reason: str
-
-    @property
-    def apart(self) -> str:
-        """From what the gap is measured, in words."""
-        return "from the bar" if isinstance(self.outcome, Quota) else "apart"
 
     @property
     def chance(self) -> str | None:
@@ -81,15 +78,54 @@ class PollPlan:
         outcome, furthest = self.outcome, float(self.size.voters * self.size.each)
         if isinstance(outcome, Quota):
             furthest *= max(outcome.share, 1 - outcome.share)
-        unit = "votes" if self.size.each == 1 else "points"
         if self.gap <= furthest:
             return None
         return (
             f"The winners are random: epsilon {rounded_up(self.asked)} needs so much noise that "
-            f"options would have to be {self.gap:,.0f} {unit} {self.apart}, which is impossible "
+            f"options would have to be {self._distance()}, which is impossible "
             f"with {self.size.voters:,} voters. A larger epsilon helps, and so does a limit on "
             "approvals per ballot."
         )
+
+    @property
+    def judges(self) -> bool:
+        """Whether what is drawn tells which winners are uncertain."""
+        return self.apart is not None or self.chance is not None
+
+    @property
+    def decides(self) -> str:
+        """How close a race this much noise decides, in words."""
+        share, part = self.gap / self.size.voters, ""
+        if self.size.each == 1:
+            part = f" ({100 * share:.2g} % of the voters)"
+            if share > 1:
+                part = " (more than there are voters, so the winners are random)"
+        return (
+            f"options that are {self._distance()}{part}, all at once with "
+            f"{100 * self.confidence:g} % probability"
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a statement says besides the guarantee."""
+        marks = "winners that may have lost without the noise are marked uncertain"
+        if not self.judges:
+            marks = (
+                "whether a race was close, a tie, or without any approval is not told; noisy "
+                "shares tell"
+            )
+        close = f"noise can change the outcome of a close race. This poll decides {self.decides}"
+        notes = [f"{close}; {marks}"]
+        if self.shares:
+            notes.append(
+                "the intervals hold for all options at once with probability "
+                f"{self.confidence:g}; they cover the noise only, and so do the calls"
+            )
+        return (*notes, "settings that were chosen by looking at these ballots are not covered")
+
+    def _distance(self) -> str:
+        where = "from the bar" if isinstance(self.outcome, Quota) else "apart"
+        return f"{self.gap:,.0f} {self.size.unit} {where}"
 
 
 def plan_poll(
@@ -123,44 +159,57 @@ def plan_poll(
     outcome.check(size)
     if not 0 < finite("confidence", confidence) < 1:
         raise InputError("confidence", "must lie strictly between 0 and 1", confidence)
-    made = _candidates(outcome, shares, mechanism)
-    settled = {name: calibrated(each, size, budget) for name, each in made}
-    considered = {name: even_race(each, size, outcome) for name, each in settled.items()}
-    best = min(considered, key=considered.__getitem__)
-    chosen = settled[best]
-    gap, interval = decided_gap(chosen, size, outcome, confidence), None
-    if shares and isinstance(chosen, NoisyCounts):  # readers hold released counts against the gap
+    able = [
+        calibrated(candidate, size, budget) for candidate in _candidates(outcome, shares, mechanism)
+    ]
+    races = [even_race(candidate, size, outcome) for candidate in able]
+    chosen = able[races.index(min(races))]
+    gap, interval, apart = decided_gap(chosen, size, outcome, confidence), None, None
+    if isinstance(chosen, NoisyCounts):
         interval = chosen.noise.within(size.options, confidence)
         apart = chosen.noise.apart(size.options, confidence)
-        gap = max(gap, float(interval if isinstance(outcome, Quota) else apart))
+        if shares:  # readers hold released counts against the gap
+            gap = max(gap, float(interval if isinstance(outcome, Quota) else apart))
+    others = ", ".join(
+        f"with {candidate.name} the gap would have to be {race / min(races):.2g} times as large"
+        for candidate, race in zip(able, races, strict=True)
+        if candidate is not chosen
+    )
+    reason = f"it decides the closest race; {others}"
+    if shares:
+        reason = "shares were requested, and the winners follow from the same noisy counts"
+    elif mechanism != "auto":
+        reason = "requested by name"
+    elif not others:
+        reason = "no other mechanism releases this outcome"
     return PollPlan(
         mechanism=chosen,
         size=size,
         outcome=outcome,
+        shares=shares,
         curve=chosen.rdp(size, DEFAULT_ORDERS),
-        epsilon=chosen.epsilon(size, budget.delta),
+        epsilon=epsilon_of(chosen, size, budget.delta),
         delta=budget.delta,
         asked=budget.epsilon,
         confidence=confidence,
         gap=gap,
         interval=interval,
-        reason=_reason(best, considered, mechanism, shares),
+        apart=apart,
+        reason=reason,
     )
 
 
-def _candidates(
-    outcome: PollOutcome, shares: bool, mechanism: str
-) -> list[tuple[str, PollMechanism]]:
-    """Return the mechanisms that can release this outcome, by name, with any noise."""
-    able: list[tuple[str, PollMechanism]] = []
+def _candidates(outcome: PollOutcome, shares: bool, mechanism: str) -> list[PollMechanism]:
+    """Return the mechanisms that can release this outcome, with any noise."""
+    able: list[PollMechanism] = []
     if isinstance(outcome, Quota) and not shares:
-        able.append(("binary", NoisyBits(sigma=1.0, quota=outcome.share)))
+        able.append(NoisyBits(sigma=1.0, quota=outcome.share))
     if isinstance(outcome, Seats) and not shares:
-        able.append(("top-m", Peeling(rate=1.0, seats=outcome.number)))
-    able.append(("counts", NoisyCounts(sigma=1.0)))  # last: others tell less
-    named = [each for each in able if mechanism in ("auto", each[0])]
+        able.append(Peeling(rate=1.0, seats=outcome.number))
+    able.append(NoisyCounts(sigma=1.0))  # last: others tell less
+    named = [candidate for candidate in able if mechanism in ("auto", candidate.name)]
     if not named:
-        names = ", ".join(("auto", *(name for name, _ in able)))
+        names = ", ".join(("auto", *(candidate.name for candidate in able)))
         raise UnavailableError("mechanism", f"must be one of {names} for this outcome", mechanism)
     return named
 
@@ -168,23 +217,23 @@ def _candidates(
 def calibrated(mechanism: PollMechanism, size: PollSize, budget: Budget) -> PollMechanism:
     """Return the mechanism with the least noise whose price fits the budget.
 
-    By its Rényi cost, or by :meth:`.PollMechanism.epsilon`, where that is better.
+    By its Rényi cost, or by :func:`.epsilon_of`, where that is better.
     """
     pinned = np.array([pinned_order(budget.epsilon, budget.delta)])
 
-    def shares(scaled: PollMechanism) -> float:
-        return float(np.max(epsilon(scaled.rdp(size, pinned), pinned, budget.delta)))
+    limit = budget.epsilon * (1 - _ROOM)
 
-    def alone(scaled: PollMechanism) -> float:
-        return scaled.epsilon(size, budget.delta)
+    def shares(noise: float) -> bool:
+        curve = mechanism.scaled(noise).rdp(size, pinned)
+        return float(np.max(epsilon(curve, pinned, budget.delta))) <= limit
 
-    def fits(price: Callable[[PollMechanism], float], noise: float) -> bool:
-        return price(mechanism.scaled(noise)) <= budget.epsilon * (1 - _ROOM)
+    def alone(noise: float) -> bool:
+        return epsilon_of(mechanism.scaled(noise), size, budget.delta) <= limit
 
     # Below _CLOSE is no noise to speak of.
-    noise = least(partial(fits, shares), 1.0, _CLOSE, low=_CLOSE)
-    if fits(alone, noise * (1 - _WORTH)):
-        noise = least(partial(fits, alone), noise, _CLOSE, low=_CLOSE)
+    noise = least(shares, 1.0, _CLOSE, low=_CLOSE)
+    if alone(noise * (1 - _WORTH)):
+        noise = least(alone, noise, _CLOSE, low=_CLOSE)
     bits = 16 - math.frexp(noise)[1]  # up, to a short number
     chosen = mechanism.scaled(math.ldexp(math.ceil(math.ldexp(noise, bits)), -bits))
     if isinstance(chosen, NoisyCounts) and chosen.noise.sigma > WIDEST_ROUNDED:
@@ -212,7 +261,9 @@ def even_race(mechanism: PollMechanism, size: PollSize, outcome: PollOutcome) ->
         ladders.append((rungs, times))
 
     def right(step: float) -> bool:
-        chances = (mechanism.chance(step * at, n, size.voters, outcome) for at, n in ladders)
+        chances = (
+            mechanism.chance(step * heights, n, size.voters, outcome) for heights, n in ladders
+        )
         return math.prod(chances) >= 0.5
 
     return least(right, 1.0, 0.01, low=1e-6)
@@ -245,27 +296,12 @@ def decided_gap(
         races = (chance([float(gap), 0.0], [won, k - won]) for k in size.questions)
         return math.prod(races) >= confidence
 
-    most = 1
-    while not right(most):
-        most *= 2
-        if most > 1 << 50:
+    upper = 1
+    while not right(upper):
+        upper *= 2
+        if upper > 1 << 50:
             return math.inf
-    return float(bisect_left(range(most), True, lo=max(1, most // 2), key=right))
-
-
-def _reason(name: str, considered: Mapping[str, float], asked: str, shares: bool) -> str:
-    if shares:
-        return "shares were requested, and the winners follow from the same noisy counts"
-    if asked != "auto":
-        return "requested by name"
-    if len(considered) == 1:
-        return "no other mechanism releases this outcome"
-    others = ", ".join(
-        f"with {other} the gap would have to be {gap / considered[name]:.2g} times as large"
-        for other, gap in considered.items()
-        if other != name
-    )
-    return f"it decides the closest race; {others}"
+    return float(bisect_left(range(upper), True, lo=max(1, upper // 2), key=right))
 
 
 def poll_plans(
@@ -285,23 +321,15 @@ def poll_plans(
     Returns the epsilons, and a plan for each under "winners" and under "with shares". Further
     parameters are those of `plan_poll`.
     """
-    if seats is not None and quota is not None:
-        raise InputError("seats", "cannot be combined with `quota`: both decide who wins", seats)
-    size = PollSize(
-        voters=voters,
-        options=options,
-        most=each * options if most is None else most,
-        each=each,
-    )
-    outcome: PollOutcome = Quota(share=0.5 if quota is None else quota)
-    if seats is not None:
-        outcome = Seats(number=seats)
+    most = each * options if most is None else most
+    size = PollSize(voters=voters, options=options, most=most, each=each)
+    outcome = outcome_of(seats, quota)
     Budget(epsilon=epsilon, delta=delta).warn(size.voters)
     asked = [epsilon * times for times in _TRADE]
+
+    plan = partial(plan_poll, size, outcome, delta=delta, **how)
+    kinds = {"winners": False, "with shares": True}
     return asked, {
-        name: [
-            plan_poll(size, outcome, epsilon=value, delta=delta, shares=shares, **how)
-            for value in asked
-        ]
-        for name, shares in (("winners", False), ("with shares", True))
+        name: [plan(epsilon=value, shares=shares) for value in asked]
+        for name, shares in kinds.items()
     }

@@ -9,10 +9,12 @@ voter's own bill, by two accountants, is sealed as well.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import ndtri
 
 from ..accounting import pld
@@ -22,37 +24,56 @@ from ..entropy import Entropy
 from ..errors import InputError, UnavailableError
 from ..mechanisms import Mechanism
 from ..mechanisms.cells import CellTally, MarginGrid
-from ..release import Later, Release, Sealed
 from ..votes.cube import Ballots, BallotSource, Block, Counts, DenseBlock
-from .issuer import Issuer, Parts, sizes
+from .guarantee import Later, Sanitized, Sealed
 
 _CHUNK = 2**14  # costs worked out at a time
 _TABLE = 2**20  # costs that are worked out to choose an order
 
 
-def data_dependent(issuer: Issuer, ballots: BallotSource, parts: Parts | None) -> Release:
-    """Price and draw in one pass; charge, sealed, before anything leaves."""
-    mechanism, orders, delta = issuer.mechanism, DEFAULT_ORDERS, issuer.accounts.budget.delta
-    mechanism.check(ballots)
-    levels = Levels.of(mechanism, ballots)
-    total = np.zeros(len(orders))
+@dataclass(frozen=True, eq=False)
+class Priced:
+    """What was drawn, and what it cost.
 
-    def price(tally: Any) -> None:
-        nonlocal total
+    Attributes
+    ----------
+    outcome
+        What the mechanism released.
+    epsilon, terms
+        What may be published, and how it was sanitized; None where there is no proof.
+    curve
+        The Rényi costs of all queries together: (orders,). Sealed.
+    """
+
+    outcome: npt.NDArray[Any]
+    epsilon: float | None
+    terms: Sanitized | None
+    curve: Floats
+
+
+def draw(ballots: BallotSource, mechanism: Mechanism, delta: float, entropy: Entropy) -> Priced:
+    """Price and draw in one pass: the tally that is priced is the one that is drawn."""
+    orders, start = DEFAULT_ORDERS, 0
+    levels, total = MarginHistogram.of(mechanism, ballots), np.zeros(len(orders))
+    outcome: npt.NDArray[Any] = np.empty((ballots.queries, ballots.labels), mechanism.outcomes)
+    for block in ballots.blocks():
+        tally = mechanism.tally(block)
         total += mechanism.total_cost(tally, orders=orders, bound="exact")
         if levels is not None:
             levels.add(tally)
+        outcome[start : start + block.queries] = mechanism.draw(tally, entropy)
+        start += block.queries
+    epsilon, terms = sanitize(levels, orders, delta, entropy)
+    return Priced(outcome, epsilon, terms, total)
 
-    # One pass: the tally that is priced is the one that is drawn. The draws stay here until the
-    # charge is on disk.
-    labels = issuer.draw(ballots, price)
-    shown, terms = sanitize(levels, orders, delta, issuer.entropy)
-    issuer.accounts.charge_sealed(total, {"queries": ballots.queries, **sizes(ballots)})
+
+def sealed(ballots: BallotSource, mechanism: Mechanism, delta: float, curve: Floats) -> Sealed:
+    """Return what these votes cost exactly, for the owner's eyes."""
     exact = Later(lambda: by_voter(mechanism, ballots, delta))
-    sealed = Sealed(
-        epsilon=epsilon(total, orders, delta),
-        rdp=total,
-        orders=orders,
+    return Sealed(
+        epsilon=epsilon(curve, DEFAULT_ORDERS, delta),
+        rdp=curve,
+        orders=DEFAULT_ORDERS,
         bound="exact",
         bills=partial(bills, mechanism, ballots, delta),
         epsilon_by_voter=Later(lambda: exact.value.epsilon),
@@ -60,35 +81,31 @@ def data_dependent(issuer: Issuer, ballots: BallotSource, parts: Parts | None) -
         epsilon_rdp=Later(lambda: exact.value.rdp),
         epsilon_pld=Later(lambda: exact.value.pld),
     )
-    made = issuer.publish(labels, ballots.voters, shown, terms=terms, sealed=sealed)
-    if parts is not None:
-        parts.keep(made)
-    return issuer.record(made, parts)
 
 
-class Levels:
+class MarginHistogram:
     """How many cells stand at each margin, and what one costs there. Sealed."""
 
-    def __init__(self, ladder: MarginGrid) -> None:
-        self.ladder, self.reach = ladder, ladder.reach
-        self.histogram: Counts = np.zeros(len(ladder.margins), np.int64)
+    def __init__(self, grid: MarginGrid) -> None:
+        self.grid = grid
+        self.histogram: Counts = np.zeros(len(grid.margins), np.int64)
 
     @classmethod
-    def of(cls, mechanism: Mechanism, ballots: BallotSource) -> Levels | None:
+    def of(cls, mechanism: Mechanism, ballots: BallotSource) -> MarginHistogram | None:
         """Return empty levels for these ballots; None where there is no proof."""
-        ladder = mechanism.margin_grid(ballots.voters, ballots.missing)
-        return None if ladder is None else cls(ladder)
+        grid = mechanism.margin_grid(ballots.voters, ballots.missing)
+        return None if grid is None else cls(grid)
 
     def add(self, tally: CellTally) -> None:
         """Count the cells of a tally."""
-        places = self.ladder.places(tally.margins.reshape(-1))
+        places = self.grid.places(tally.margins.reshape(-1))
         self.histogram += np.bincount(places, minlength=len(self.histogram))
 
     def costs(self, orders: Floats) -> Floats:
         """Return the two-sided cost of a cell at each order and margin: (orders, levels)."""
         chunk = max(1, _CHUNK // len(orders))
         starts = range(0, len(self.histogram), chunk)
-        parts = [self.ladder.costs(slice(start, start + chunk), orders) for start in starts]
+        parts = [self.grid.costs(slice(start, start + chunk), orders) for start in starts]
         return np.concatenate(parts).T
 
     def few(self, orders: Floats) -> Floats:
@@ -97,11 +114,11 @@ class Levels:
 
 
 def sanitize(
-    levels: Levels | None, orders: Floats, delta: float, entropy: Entropy
-) -> tuple[float | None, dict[str, Any]]:
+    levels: MarginHistogram | None, orders: Floats, delta: float, entropy: Entropy
+) -> tuple[float | None, Sanitized | None]:
     """Return an epsilon that may be published, and its public terms; None where unproved."""
     if levels is None:
-        return None, {}
+        return None, None
     orders = levels.few(orders)
     costs, cells = levels.costs(orders), int(levels.histogram.sum())
     order = rules.public_order(costs, orders, cells, delta)
@@ -110,12 +127,12 @@ def sanitize(
     price = rules.release_cost(order, beta, sigma_s, gamma)
     upper = rules.sanitized_upper(
         float(levels.histogram @ table),
-        rules.smooth_sensitivity(table, levels.histogram, beta, levels.reach),
+        rules.smooth_sensitivity(table, levels.histogram, beta, levels.grid.max_shift),
         sigma_s,
         float(ndtri(entropy.uniform(1)[0])),
         gamma,
     )
-    terms = {"order": order, "beta": beta, "sigma_s": sigma_s, "gamma": gamma, "price": price}
+    terms = Sanitized(order=order, beta=beta, sigma_s=sigma_s, gamma=gamma, price=price)
     return rules.statement_epsilon(upper, price, order, delta), terms
 
 
@@ -130,11 +147,11 @@ _LARGEST = 2**24  # voters times votes times margins that are counted for each v
 class VoterLevels:
     """In how many cells at each level each voter said what: (voters, votes, levels). Sealed."""
 
-    def __init__(self, ladder: MarginGrid, sparse: bool) -> None:
-        self._ladder, self._mechanism, self._missing = ladder, ladder.mechanism, ladder.missing
+    def __init__(self, grid: MarginGrid, sparse: bool) -> None:
+        self._grid, self._mechanism, self._missing = grid, grid.mechanism, grid.missing
         # A vote that can be missing can change by half a flip; a silent voter casts zeros.
-        self._halves = ladder.missing and not sparse
-        shape = (ladder.voters, 1 + ladder.reach, len(ladder.margins))  # no, yes, missing
+        self._halves = grid.missing and not sparse
+        shape = (grid.voters, 1 + grid.max_shift, len(grid.margins))  # no, yes, missing
         self.counts: Counts = np.zeros(shape, np.int64)
 
     @classmethod
@@ -144,17 +161,17 @@ class VoterLevels:
         None for mechanisms that price no cells by level, and where the table would be too large:
         above 2,800 voters, or 1,600 if votes can be missing.
         """
-        ladder = mechanism.margin_grid(ballots.voters, ballots.missing)
-        if ladder is None:
+        grid = mechanism.margin_grid(ballots.voters, ballots.missing)
+        if grid is None:
             return None
-        if ballots.voters * len(ladder.margins) * (1 + ladder.reach) > _LARGEST:
+        if ballots.voters * len(grid.margins) * (1 + grid.max_shift) > _LARGEST:
             return None
-        return cls(ladder, ballots.sparse)
+        return cls(grid, ballots.sparse)
 
     def add(self, block: Block) -> None:
         """Count the votes of a block."""
         voters, kinds, levels = self.counts.shape
-        places = self._ladder.places(self._mechanism.tally(block).margins)
+        places = self._grid.places(self._mechanism.tally(block).margins)
         if isinstance(block, DenseBlock):
             step = max(1, max(_CELLS, self.counts.size) // (voters * block.labels))
             for start in range(0, block.queries, step):
@@ -197,7 +214,7 @@ class VoterLevels:
         for kind in range(kinds):
             seen = np.flatnonzero(self.counts[:, kind].any(axis=0))
             for step in shifts[kind]:
-                margins = self._ladder.margins[seen]
+                margins = self._grid.margins[seen]
                 here.append(self._mechanism.log_probs(margins, voters))
                 there.append(self._mechanism.log_probs(margins + step, voters))
                 times.append(self.counts[:, kind, seen])

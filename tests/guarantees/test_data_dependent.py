@@ -14,16 +14,16 @@ import privote as pv
 from privote.accounting import sanitize as rules
 from privote.accounting.renyi import divergence
 from privote.entropy import Entropy
-from privote.guardian import consensus
-from privote.guardian.consensus import Levels
-from privote.release import Later, Sealed
+from privote.guarantees import Later, Sealed
+from privote.guarantees import data_dependent as consensus
+from privote.guarantees.data_dependent import MarginHistogram
 
 ORDERS = np.array([1.5, 2.0, 16.0])
 
 
-def levels(mechanism: pv.Mechanism, votes: np.ndarray) -> Levels:
+def levels(mechanism: pv.Mechanism, votes: np.ndarray) -> MarginHistogram:
     ballots = pv.Ballots.of(votes)
-    found = Levels.of(mechanism, ballots)
+    found = MarginHistogram.of(mechanism, ballots)
     assert found is not None
     for block in ballots.blocks():
         found.add(mechanism.tally(block))
@@ -57,34 +57,36 @@ def test_levels_add_up_to_the_bill(
 def test_one_changed_ballot_moves_every_cell_by_one_level() -> None:
     # What the smooth sensitivity rests on.
     rng = np.random.default_rng(2)
-    for kind, reach in ((bool, 1), (np.int8, 2)):
+    for kind, max_shift in ((bool, 1), (np.int8, 2)):
         votes = (rng.random((20, 7, 3)) < 0.5).astype(kind)
         other = votes.copy()
         other[:, 0] = 1 - other[:, 0] if kind is np.int8 else ~other[:, 0]
         mechanism = pv.BinaryVoting(sigma=2.0)
         here, there = levels(mechanism, votes), levels(mechanism, other)
-        assert here.reach == reach
-        for below in range(len(here.histogram) - reach):
-            assert there.histogram[: below + 1].sum() <= here.histogram[: below + reach + 1].sum()
+        assert here.grid.max_shift == max_shift
+        for below in range(len(here.histogram) - max_shift):
+            assert (
+                there.histogram[: below + 1].sum() <= here.histogram[: below + max_shift + 1].sum()
+            )
 
 
-@pytest.mark.parametrize(("kind", "reach"), [(bool, 1), (np.int8, 2)])
-def test_what_leaves_follows_from_the_levels_and_the_reach(kind: type, reach: int) -> None:
+@pytest.mark.parametrize(("kind", "max_shift"), [(bool, 1), (np.int8, 2)])
+def test_what_leaves_follows_from_the_levels_and_the_reach(kind: type, max_shift: int) -> None:
     """The published number, put together from its parts."""
     votes = (np.random.default_rng(3).random((40, 30, 3)) < 0.2).astype(kind)
     found = levels(pv.BinaryVoting(sigma=4.0), votes)
     shown, terms = consensus.sanitize(found, pv.DEFAULT_ORDERS, DELTA, Entropy(5))
-    order = terms["order"]
+    order = terms.order
     table = found.costs(np.array([order]))[0]
     cost = float(found.histogram @ table)
-    scale = rules.smooth_sensitivity(table, found.histogram, terms["beta"], reach)
+    scale = rules.smooth_sensitivity(table, found.histogram, terms.beta, max_shift)
     drawn = float(ndtri(Entropy(5).uniform(1)[0]))
-    upper = rules.sanitized_upper(cost, scale, terms["sigma_s"], drawn, terms["gamma"])
-    assert shown == rules.statement_epsilon(upper, terms["price"], order, DELTA)
+    upper = rules.sanitized_upper(cost, scale, terms.sigma_s, drawn, terms.gamma)
+    assert shown == rules.statement_epsilon(upper, terms.price, order, DELTA)
 
 
-def empty(voters: int, mechanism: pv.BinaryVoting) -> Levels:
-    found = Levels.of(mechanism, pv.Ballots.of(np.zeros((1, voters, 1), bool)))
+def empty(voters: int, mechanism: pv.BinaryVoting) -> MarginHistogram:
+    found = MarginHistogram.of(mechanism, pv.Ballots.of(np.zeros((1, voters, 1), bool)))
     assert found is not None
     return found
 

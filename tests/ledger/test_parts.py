@@ -21,9 +21,9 @@ from tests.refusals import refused
 import privote as pv
 from privote.accounting.allowance import gaussian_delta
 from privote.accounting.renyi import Floats
-from privote.guardian import Accounts
 from privote.learning.direct.linear import DPMoments
-from privote.votes.contributions import effective, left_over
+from privote.ledger import Request
+from privote.votes.contributions import bound_contributions, remaining
 from privote.votes.cube import DenseBlock
 
 DELTA = 1e-5
@@ -84,9 +84,9 @@ def test_a_refusal_names_the_largest_part_that_fits(ledger: pv.Ledger, kind: str
     before = ledger.published()
     with pytest.raises(pv.BudgetError) as caught:
         RUNS[kind](ledger, 7.0)
-    found = re.search(r"epsilon ([\d.]+) would fit", str(caught.value))
+    found = re.search(r"one run at epsilon ([\d.]+)", str(caught.value))
     assert found is not None
-    fits = float(found[1])
+    fits = float(found[1].rstrip("."))
     with pytest.raises(pv.BudgetError):
         RUNS[kind](ledger, 1.03 * fits)
     assert ledger.published() == before
@@ -99,16 +99,17 @@ def test_a_part_has_the_noise_of_a_run_without_a_ledger(ledger: pv.Ledger) -> No
     alone = pv.label(VOTES, **asked)
     for runs in (1, 2):
         part = pv.label(VOTES, **asked, ledger=ledger)
-        assert part.mechanism == alone.mechanism
-        assert (part.epsilon, part.runs) == (2.0, runs)
+        assert part.guarantee.mechanism == alone.guarantee.mechanism
+        assert part.guarantee.standing is not None
+        assert (part.epsilon, part.guarantee.standing.runs) == (2.0, runs)
 
 
 @pytest.mark.parametrize("kind", RUNS)
 def test_whoever_takes_the_whole_is_alone(ledger: pv.Ledger, kind: str) -> None:
     RUNS[kind](ledger, 8.0)
     (charge,) = (entry for entry in ledger.published() if entry["kind"] == "charge")
-    assert charge["everything"]
-    assert (charge["rdp"], ledger.standing()[0]["used"]) == (None, 8.0)
+    assert charge["whole"]
+    assert (charge.get("cost"), ledger.standing()[0]["used"]) == (None, 8.0)
     before = ledger.published()
     for epsilon in (0.5, 7.9):
         with refused(None, pv.BudgetError):
@@ -151,8 +152,7 @@ def test_no_sequence_of_parts_exceeds_the_budget(
         except pv.BudgetError:
             refusals += 1
     curves = [entry for entry in ledger.published() if entry["kind"] == "charge"]
-    place = curves[0]["orders"].index(4.0)
-    spent = sum(entry["rdp"][place] for entry in curves)
+    spent = sum(entry["cost"] for entry in curves)
     assert len(curves) > 1
     assert refusals
     together, _ = compute_epsilon([4.0], [spent], DELTA)
@@ -166,14 +166,17 @@ def test_what_all_runs_cost_is_the_conversion_at_the_pinned_order(ledger: pv.Led
         asked: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "guarantee": "worst-case"}
         release = pv.label(VOTES, **asked, ledger=ledger)
         cells = VOTES.shape[0] * VOTES.shape[2]
-        true.compose(dp.GaussianDpEvent(release.mechanism["sigma"] / math.sqrt(cells)))
+        guarantee = release.guarantee
+        assert guarantee.standing is not None
+        true.compose(dp.GaussianDpEvent(guarantee.mechanism["sigma"] / math.sqrt(cells)))
         assert release.epsilon == epsilon
         if run == 0:
-            assert release.total == epsilon
+            assert guarantee.total == epsilon
         else:
             least = true.get_epsilon(DELTA)
-            assert least <= release.total <= least * (1 + 1e-6)
-        assert release.share == pytest.approx(ledger.standing()[0]["share"])
+            assert guarantee.total is not None
+            assert least <= guarantee.total <= least * (1 + 1e-6)
+        assert guarantee.standing.share == pytest.approx(ledger.standing()[0]["share"])
 
 
 def test_only_epsilon_is_raised(ledger: pv.Ledger) -> None:
@@ -181,37 +184,51 @@ def test_only_epsilon_is_raised(ledger: pv.Ledger) -> None:
     with refused(None, pv.BudgetError):
         auto(ledger, 4.0)
     before = ledger.published()
-    for epsilon, delta, order in ((7.0, DELTA, None), (9.0, 1e-6, None), (9.0, DELTA, 3.0)):
+    for epsilon, delta in ((7.0, DELTA), (9.0, 1e-6)):
         with refused(None, pv.BudgetError):
-            budget = pv.Budget(epsilon=epsilon, delta=delta, order=order)
-            ledger.set_budget(budget, dataset="default")
+            ledger.set_budget(pv.Budget(epsilon=epsilon, delta=delta), dataset="default")
     assert ledger.published() == before
     raised = ledger.set_budget(pv.Budget(epsilon=20.0, delta=DELTA), dataset="default")
     assert (raised.epsilon, raised.order) == (20.0, 4.0)
     auto(ledger, 4.0)
-    assert ledger.standing()[0]["rule"] == "shared at order 4"
+    assert ledger.standing()[0]["order"] == 4.0
+    assert "raised" in pv.label(VOTES, epsilon=1.0, delta=DELTA, ledger=ledger).statement()
 
 
-def test_a_curve_that_does_not_fit_changes_nothing(ledger: pv.Ledger) -> None:
-    budget = pv.Budget(epsilon=2.0, delta=DELTA)
-    accounts = Accounts(
-        ledger=ledger, budget=budget, dataset="default", stamp={"guarantee": "worst-case"}
-    )
+def bare(slope: float, **changes: Any) -> Request:
+    facts: dict[str, Any] = {"dataset": "default", "cost": pv.Budget(epsilon=2.0, delta=DELTA)}
+    facts |= {"guarantee": "worst-case", "terms": {}}
+    return Request(**{**facts, "price": lambda epsilon: slope * pv.DEFAULT_ORDERS, **changes})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"cost": pv.Budget(epsilon=2.0, delta=1e-6)},
+        {"budget": 9.0},
+        {"protects": "a person"},
+        {"price": None},
+    ],
+)
+def test_what_is_refused_changes_nothing(ledger: pv.Ledger, change: dict[str, Any]) -> None:
+    ledger.reserve(bare(0.01))
     before = ledger.published()
     with refused(None, pv.BudgetError):
-        accounts.charge(9.0 * pv.DEFAULT_ORDERS)
-    with refused(None, pv.BudgetError):
-        accounts.charge_queries(9.0 * pv.DEFAULT_ORDERS, 5, None, {})
-    other = Accounts(
-        ledger=ledger,
-        budget=pv.Budget(epsilon=2.0, delta=1e-6),
-        dataset="default",
-        stamp={"guarantee": "worst-case"},
-    )
-    with refused(None, pv.BudgetError):
-        other.charge(0.01 * pv.DEFAULT_ORDERS)
+        ledger.reserve(bare(0.01 if change else 9.0, **change))
     assert ledger.published() == before
-    assert ledger.standing()[0]["used"] == 0.0
+
+
+def test_a_quote_is_what_comes_of_it(ledger: pv.Ledger) -> None:
+    for turn in range(2):
+        quote = ledger.quote(bare(0.05))
+        ledger.reserve(bare(0.05, terms={"turn": turn}))
+        row = ledger.standing()[0]
+        assert (quote.total, quote.share, quote.largest()) == (
+            *(row["used"], row["share"]),
+            row["fits"],
+        )
+        assert quote.runs_at(1.0) > 0
 
 
 # -- one plan, several batches ---------------------------------------------------------------------
@@ -240,11 +257,13 @@ def ballots(left: tuple[int, int]) -> set[tuple[tuple[int, ...], tuple[int, int]
         votes, rest = [], []
         for ballot, own in zip(pair, left, strict=True):
             block = DenseBlock(np.array(ballot, np.int8).reshape(2, 1, 1), missing=False)
-            asked: dict[str, Any] = {"unit": "vote", "missing_counts_as_no": True, "steps": 2}
-            counted, *taken = effective(block, np.zeros((2, 1), bool), np.array([own]), **asked)
+            asked: dict[str, Any] = {"unit": "vote", "missing_counts_as_no": True, "resolution": 2}
+            counted, *taken = bound_contributions(
+                block, np.zeros((2, 1), bool), np.array([own]), **asked
+            )
             assert isinstance(counted, DenseBlock)
             votes.append(counted.votes[:, 0, 0].astype(int))
-            rest.append(int(left_over(np.array([own]), *taken)[0]))
+            rest.append(int(remaining(np.array([own]), *taken)[0]))
         distances = sorted(np.abs(votes[0] - votes[1]).tolist())
         found.add((tuple(d for d in distances if d), (rest[0], rest[1])))
     return found

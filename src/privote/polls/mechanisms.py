@@ -9,8 +9,6 @@ those of :class:`.TallyVoting` on one query: its noise and its draw. What is dec
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -20,13 +18,12 @@ from scipy.special import roots_legendre
 
 from ..accounting.allowance import gaussian_epsilon
 from ..accounting.counts import RoundedGaussian, bounded_range_rdp
-from ..accounting.gaussian import GaussianLink
 from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon
 from ..entropy import Entropy
 from ..errors import UnavailableError
-from .base import Bools
-from .binary import BinaryVoting
-from .outcomes import PollOutcome, PollSize, PollTally, Quota, Seats, Whole
+from ..mechanisms import BinaryVoting
+from ..mechanisms.base import Bools
+from .outcomes import PollOutcome, PollSize, Quota, Seats, Whole
 
 _NODES: tuple[Floats, Floats] = roots_legendre(400)
 
@@ -39,54 +36,8 @@ class Drawn:
     counts: Whole | None = None
 
 
-class PollMechanism(ABC):
-    """A price that holds on any ballots, and a draw that follows it."""
-
-    name: ClassVar[str]
-
-    @abstractmethod
-    def rdp(self, size: PollSize, orders: Floats) -> Floats:
-        """Return what the release costs at most when one ballot is replaced: (orders,)."""
-
-    def mu(self, size: PollSize) -> float | None:
-        """Return by how many standard deviations one ballot moves the Gaussian behind the release.
-
-        None where there is none, or where `rdp` knows a better price.
-        """
-        return None
-
-    def epsilon(self, size: PollSize, delta: float) -> float:
-        """Return what the release costs on its own: by the Gaussian's own curve, or all orders."""
-        mu = self.mu(size)
-        if mu is not None:
-            return gaussian_epsilon(mu, delta)
-        return float(np.max(epsilon(self.rdp(size, DEFAULT_ORDERS), DEFAULT_ORDERS, delta)))
-
-    @abstractmethod
-    def draw(self, tally: PollTally, outcome: PollOutcome, entropy: Entropy) -> Drawn:
-        """Draw one question's release. Unbilled: whoever calls has charged."""
-
-    @abstractmethod
-    def scaled(self, noise: float) -> PollMechanism:
-        """Return the same mechanism with so many times the noise."""
-
-    @abstractmethod
-    def chance(
-        self, counts: Sequence[float] | Floats, times: Whole, voters: int, outcome: PollOutcome
-    ) -> float:
-        """Return how often exactly one question's winners by these counts are released.
-
-        Counts come with how often each occurs, the largest first. For counts of the ballots the
-        answer is sealed; planning asks with made-up ones.
-        """
-
-    @abstractmethod
-    def facts(self) -> dict[str, Any]:
-        """Return the public parameters as plain values."""
-
-
 @dataclass(frozen=True, kw_only=True)
-class NoisyCounts(PollMechanism):
+class NoisyCounts:
     """Every count gets the noise of a tally; winners follow from the noisy counts.
 
     Parameters
@@ -105,41 +56,49 @@ class NoisyCounts(PollMechanism):
         return RoundedGaussian(self.sigma)
 
     def rdp(self, size: PollSize, orders: Floats) -> Floats:
-        """Return order x squared shift / (2 sigma^2)."""
+        """Return what the release costs at most when one ballot is replaced: (orders,).
+
+        Order x squared shift / (2 sigma^2).
+        """
         return self.noise.gaussian_rdp(size.squared_shift, orders)
 
-    def mu(self, size: PollSize) -> float:
-        """Return the shift over sigma."""
-        return math.sqrt(size.squared_shift) / self.sigma
+    def draw(self, counts: Whole, voters: int, outcome: PollOutcome, entropy: Entropy) -> Drawn:
+        """Draw one question's noisy counts, and decide by them alone. Unbilled: the caller charged.
 
-    def draw(self, tally: PollTally, outcome: PollOutcome, entropy: Entropy) -> Drawn:
-        """Draw noisy counts, and decide by them alone."""
-        order = np.array(_shuffled(tally.options, entropy), np.int64)
-        noisy = tally.counts + entropy.rounded_gaussian(self.sigma, tally.options)
-        return Drawn(winners=outcome.winners(noisy, tally.voters, order), counts=noisy)
+        Ties go by a permutation that is drawn before.
+        """
+        order = np.arange(len(counts))
+        for last in range(len(counts) - 1, 0, -1):
+            other = entropy.below(last + 1)
+            order[[last, other]] = order[[other, last]]
+        noisy = counts + entropy.rounded_gaussian(self.sigma, len(counts))
+        return Drawn(winners=outcome.winners(noisy, voters, order), counts=noisy)
 
     def scaled(self, noise: float) -> NoisyCounts:
         """Return the same with so many times the noise."""
         return replace(self, sigma=noise * self.sigma)
 
-    def chance(
-        self, counts: Sequence[float] | Floats, times: Whole, voters: int, outcome: PollOutcome
-    ) -> float:
-        """Return the chance from the noise's own sums. A tie counts as a miss."""
-        noise, at = self.noise, np.asarray(counts, np.float64)
+    def chance(self, counts: Floats, times: Whole, voters: int, outcome: PollOutcome) -> float:
+        """Return how often exactly one question's winners by these counts are released.
+
+        Counts come with how often each occurs, the largest first. For counts of the ballots the
+        answer is sealed; planning asks with made-up ones. From the noise's own sums; a tie counts
+        as a miss.
+        """
+        noise = self.noise
         if isinstance(outcome, Quota):
             bar = math.floor(outcome.bar(voters))
             # Where a made-up count is no integer, the next one towards the bar.
-            above = noise.above(bar - np.floor(at))
-            right = np.where(at > bar, above, noise.at_most(bar - np.ceil(at)))
+            above = noise.above(bar - np.floor(counts))
+            right = np.where(counts > bar, above, noise.at_most(bar - np.ceil(counts)))
             return float(np.prod(right**times))
         if not isinstance(outcome, Seats):
             rule = "must be a quota or seats for a chance in closed form"
             raise UnavailableError("outcome", rule)
-        win, lose = _split(at, times, outcome.number)
+        win, lose = _split(counts, times, outcome.number)
         step = max(1, int(noise.sigma / 200))
-        reach = noise.reach
-        places = np.arange(math.floor(lose[0].min()) - reach, math.ceil(at.max()) + reach, step)
+        first, last = math.floor(lose[0].min()), math.ceil(counts.max())
+        places = np.arange(first - noise.reach, last + noise.reach, step)
         with np.errstate(divide="ignore", under="ignore"):
             best = np.exp(_log_sum(noise.at_most, places, lose))
             beaten = np.exp(_log_sum(noise.above, places, win))
@@ -151,7 +110,7 @@ class NoisyCounts(PollMechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyBits(PollMechanism):
+class NoisyBits:
     """One bit an option: Binary voting with the bar at the quota.
 
     Parameters
@@ -165,34 +124,31 @@ class NoisyBits(PollMechanism):
     sigma: float
     quota: float
 
+    @property
+    def voting(self) -> BinaryVoting:
+        """The same as a mechanism of votes, where each option is a label."""
+        return BinaryVoting(sigma=self.sigma, quota=self.quota)
+
     def rdp(self, size: PollSize, orders: Floats) -> Floats:
         """Return the exact worst case of one query, over the options two ballots differ on.
 
         Options are drawn independently, so those of all questions are labels of one query.
         """
-        binary = BinaryVoting(sigma=self.sigma, quota=self.quota)
-        return binary.worst_case_rdp(size.voters, size.changes, orders)
+        return self.voting.worst_case_rdp(size.voters, size.changes, orders)
 
-    def draw(self, tally: PollTally, outcome: PollOutcome, entropy: Entropy) -> Drawn:
+    def draw(self, counts: Whole, voters: int, outcome: PollOutcome, entropy: Entropy) -> Drawn:
         """Draw one bit an option."""
-        log_probs = self._log_probs(tally.counts, tally.voters)
+        log_probs = self.voting.vote_log_probs(2 * counts - voters, voters)
         return Drawn(winners=entropy.bernoulli(log_probs[:, 1], log_probs[:, 0]))
-
-    def _log_probs(self, counts: npt.NDArray[Any], voters: int) -> Floats:
-        link = GaussianLink(sigma=self.sigma, quota=self.quota)
-        return link.log_probs(2 * counts - voters, voters)
 
     def scaled(self, noise: float) -> NoisyBits:
         """Return the same with so many times the noise."""
         return replace(self, sigma=noise * self.sigma)
 
-    def chance(
-        self, counts: Sequence[float] | Floats, times: Whole, voters: int, outcome: PollOutcome
-    ) -> float:
+    def chance(self, counts: Floats, times: Whole, voters: int, outcome: PollOutcome) -> float:
         """Return the product over options, each on its side of the bar."""
-        at = np.asarray(counts, np.float64)
-        log_probs = self._log_probs(at, voters)
-        right = np.where(outcome.winners(at, voters), log_probs[:, 1], log_probs[:, 0])
+        log_probs = self.voting.vote_log_probs(2 * counts - voters, voters)
+        right = np.where(outcome.winners(counts, voters), log_probs[:, 1], log_probs[:, 0])
         return math.exp(float((times * right).sum()))
 
     def facts(self) -> dict[str, Any]:
@@ -201,7 +157,7 @@ class NoisyBits(PollMechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Peeling(PollMechanism):
+class Peeling:
     """Winners one after the other, each by an exponential mechanism on the options left (top-m).
 
     An option with count c is drawn with probability proportional to exp(rate c). One ballot moves
@@ -219,28 +175,24 @@ class Peeling(PollMechanism):
         rounds = sum(min(self.seats, options - self.seats) for options in size.questions)
         return rounds * bounded_range_rdp(2 * self.rate * size.each, orders)
 
-    def draw(self, tally: PollTally, outcome: PollOutcome, entropy: Entropy) -> Drawn:
+    def draw(self, counts: Whole, voters: int, outcome: PollOutcome, entropy: Entropy) -> Drawn:
         """Draw the rounds."""
-        options = tally.options
-        lose = options - self.seats < self.seats
-        scores = self.rate * tally.counts.astype(np.float64) * (-1 if lose else 1)
-        drawn = np.zeros(options, bool)
-        for _ in range(min(self.seats, options - self.seats)):
+        losers = len(counts) - self.seats
+        scores = self.rate * counts.astype(np.float64) * (-1 if losers < self.seats else 1)
+        drawn = np.zeros(len(counts), bool)
+        for _ in range(min(self.seats, losers)):
             left = np.where(drawn, -np.inf, scores)
             left = left - left.max()
             drawn[entropy.categorical(left[None] - np.log(np.exp(left).sum()))] = True
-        return Drawn(winners=~drawn if lose else drawn)
+        return Drawn(winners=~drawn if losers < self.seats else drawn)
 
     def scaled(self, noise: float) -> Peeling:
         """Return the same with so many times the noise."""
         return replace(self, rate=self.rate / noise)
 
-    def chance(
-        self, counts: Sequence[float] | Floats, times: Whole, voters: int, outcome: PollOutcome
-    ) -> float:
+    def chance(self, counts: Floats, times: Whole, voters: int, outcome: PollOutcome) -> float:
         """Return the chance, by one integral: the rounds are the largest of Gumbel noises."""
-        at = self.rate * np.asarray(counts, np.float64)
-        win, lose = _split(at, times, self.seats)
+        win, lose = _split(self.rate * counts, times, self.seats)
         if times.sum() - self.seats < self.seats:
             win, lose = (-lose[0], lose[1]), (-win[0], win[1])
         # The largest of the losers' Gumbels is one, too, at the logarithm of their sum.
@@ -248,8 +200,7 @@ class Peeling(PollMechanism):
         centre = top + math.log(float((lose[1] * np.exp(lose[0] - top)).sum()))
         # Over u in (0, 1): that Gumbel's quantiles, and how likely all winners lie above.
         u = (_NODES[0] + 1) / 2
-        ahead = win[0] - centre
-        missed = np.power(u, np.exp(np.minimum(ahead[:, None], 700.0)))
+        missed = np.power(u, np.exp(np.minimum((win[0] - centre)[:, None], 700.0)))
         right = np.exp((win[1][:, None] * np.log1p(-np.minimum(missed, 1 - 1e-16))).sum(axis=0))
         return float((_NODES[1] / 2 * right).sum())
 
@@ -258,23 +209,30 @@ class Peeling(PollMechanism):
         return {"mechanism": self.name, "noise": "exponential mechanism", "rate": self.rate}
 
 
-def _shuffled(options: int, entropy: Entropy) -> list[int]:
-    order = list(range(options))
-    for place in range(options - 1, 0, -1):
-        other = entropy.below(place + 1)
-        order[place], order[other] = order[other], order[place]
-    return order
+#: Has a price that holds on any ballots, a draw that follows it, and a chance for made-up ballots.
+PollMechanism = NoisyCounts | NoisyBits | Peeling
+
+
+def epsilon_of(mechanism: PollMechanism, size: PollSize, delta: float) -> float:
+    """Return what a release costs on its own.
+
+    By the Gaussian's own curve, which one ballot moves by the shift over sigma, or by all orders.
+    """
+    if isinstance(mechanism, NoisyCounts):
+        return gaussian_epsilon(math.sqrt(size.squared_shift) / mechanism.sigma, delta)
+    curve = mechanism.rdp(size, DEFAULT_ORDERS)
+    return float(np.max(epsilon(curve, DEFAULT_ORDERS, delta)))
 
 
 Level = tuple[Floats, Whole]
 
 
-def _split(at: Floats, times: Whole, seats: int) -> tuple[Level, Level]:
+def _split(counts: Floats, times: Whole, seats: int) -> tuple[Level, Level]:
     """Return the levels of the winners and of the losers, largest first."""
     ends = np.cumsum(times)
     winning = np.clip(seats - (ends - times), 0, times)
     keep, rest = winning > 0, times - winning > 0
-    return (at[keep], winning[keep]), (at[rest], (times - winning)[rest])
+    return (counts[keep], winning[keep]), (counts[rest], (times - winning)[rest])
 
 
 def _log_sum(tail: Any, places: npt.NDArray[Any], level: Level) -> Floats:

@@ -11,9 +11,9 @@ from tests.refusals import refused
 from privote.accounting.renyi import DEFAULT_ORDERS, epsilon
 from privote.errors import UnavailableError
 from privote.ledger import Budget
-from privote.mechanisms.outcomes import Greedy, PollSize, Quota, Seats
-from privote.mechanisms.polls import NoisyCounts
-from privote.planning.polls import calibrated, decided_gap, plan_poll
+from privote.polls.mechanisms import NoisyCounts, epsilon_of
+from privote.polls.outcomes import Greedy, PollSize, Quota, Seats
+from privote.polls.planning import calibrated, decided_gap, plan_poll
 
 SIZE = PollSize(voters=500, options=12, most=12)
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
@@ -24,9 +24,9 @@ GREEDY = Greedy(costs=(Fraction(1),) * 12, money=Fraction(3))
 def test_the_price_fits_and_is_not_wasted(outcome) -> None:
     plan = plan_poll(SIZE, outcome, **BUDGET)
     less = plan.mechanism.scaled(0.99)
-    assert plan.epsilon == plan.mechanism.epsilon(SIZE, 1e-6) <= 1.0
+    assert plan.epsilon == epsilon_of(plan.mechanism, SIZE, 1e-6) <= 1.0
     assert plan.epsilon <= epsilon(plan.curve, DEFAULT_ORDERS, 1e-6)
-    assert less.epsilon(SIZE, 1e-6) > 1.0
+    assert epsilon_of(less, SIZE, 1e-6) > 1.0
 
 
 def test_the_choice_follows_public_numbers() -> None:

@@ -1,0 +1,58 @@
+"""Look before you pay: what a run costs and leaves, and what to expect, from public numbers."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+from privote.accounting.renyi import rounded_up
+from privote.ledger import Account, Ledger, Request
+from privote.ledger.admission import still
+
+
+def look(request: Request, account: Account, *expected: str) -> dict[str, Any]:
+    """Return what to say before a run is charged, by name; nothing is written or charged.
+
+    Raises
+    ------
+    BudgetError
+        If the budget does not admit the run.
+    """
+    place = account.ledger
+    asked = f"epsilon {rounded_up(request.cost.epsilon)} at delta {rounded_up(request.cost.delta)}"
+    if place is None:
+        cost = f"This run costs {asked}. Without a ledger, other releases of the data add to it."
+        return {"cost": cost, "expected": list(expected)}
+    # A ledger that is new has no anchor yet, and is not made here.
+    new = not place.head.exists()
+    with closing(Ledger.in_memory() if new else Ledger.open(place, readonly=True)) as ledger:
+        facts = _quoted(ledger, request, asked)
+    return {**facts, "expected": list(expected)}
+
+
+def _quoted(ledger: Ledger, request: Request, asked: str) -> dict[str, Any]:
+    state = ledger.state
+    name = state.known(request.dataset)
+    run = ledger.find(request)
+    if run is not None and not run.finished:
+        rule = "finish it with --resume, or end it with privote ledger abandon"
+        return {"cost": f"Run {run.number} with these terms is charged already: {rule}."}
+    if ledger.allowance_for(state, request) is not None:
+        return {"cost": "This run goes on with an allowance that is paid for: it costs no more."}
+    scope = ledger.quote(request)
+    known = "" if name in state.scopes else ", which is new in this ledger"
+    facts = {"dataset": name, "budget": scope.budget.epsilon, "new": name not in state.scopes}
+    if request.price is None:
+        cost = f"What this run costs depends on the votes; {asked} is a target that may be exceeded"
+        return {**facts, "cost": f"{cost}. It is charged to data set {name!r}{known}."}
+    if scope.whole:
+        cost = f"This run costs {asked}: the whole budget of data set {name!r}{known}"
+        return {**facts, "cost": f"{cost}. Nothing is left for other runs.", "left": 0.0}
+    left, share = scope.largest(), 100 * (scope.share or 0.0)
+    return {
+        **facts,
+        "cost": f"This run costs {asked}. Afterwards {share:.0f} % of the budget of data set "
+        f"{name!r}{known} (epsilon {rounded_up(scope.budget.epsilon)}) is used.",
+        "left": left,
+        "still": f"{still(scope, left)}." if left else "No other run fits after it.",
+    }

@@ -1,0 +1,197 @@
+"""Pages about a trained model: what is released, and figures for the owner's eyes apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privote.accounting.renyi import rounded_up
+from privote.guarantees import OWNER_ONLY, PERSON, Fact
+from privote.learning.jobs import Judgement, Outcome
+from privote.learning.methods import LITTLE, doubts_of, evidence, expected, kept
+from privote.learning.pictures import PictureEncoder
+from privote.release import expected as expected_of
+
+from .labels import labels_section, notices
+from .page import Block, Command, Section, TableBlock, drawn, listed, write_page
+from .plots import by_parameter
+from .tables import FIGURES_MEAN, bill
+
+MODEL, OWNERS, OWNERS_PAGE = "student.student", "for-the-owner.json", "for-the-owner.html"
+UNCOVERED = "computed on private rows, not covered by epsilon and delta"
+_HOW = {
+    "gradients": "a linear model, trained by noisy gradient descent on the records",
+    "moments": "a linear model, computed from one noisy sum of features times labels",
+    "dpsgd": "a network, trained by noisy gradient descent on the records",
+    "teachers": "a student, trained on noisy votes of teachers that each saw a part of the records",
+    "neighbours": "a student, trained on noisy votes of the records nearest to each public row",
+}
+_VOID = (
+    "settings chosen by looking at the private records or at figures on them. Public rows that are "
+    "in fact private. Features that were scaled or encoded from other private records beforehand. "
+    "Releases of the same data that were not charged to the same ledger. Figures on private test "
+    "rows, which are not covered by epsilon and delta and must not be published"
+)
+
+
+def training_bill(outcome: Outcome, output: Path) -> dict[str, str]:
+    """Return the bill of a training."""
+    fitted = outcome.fitted
+    many = fitted.numbers_.predicted
+    figures = "; ".join(f"AUC {row['AUC']:.3f} on the public test rows" for row in outcome.figures)
+    known = " ".join(doubts_of(fitted.numbers_) or expected(fitted.numbers_, fitted.method_))
+    if outcome.release is not None:
+        known = f"of the labels that it learnt from: {expected_of(outcome.release)}"
+    return bill(
+        outcome.guarantee,
+        result=f"{_HOW[fitted.method_]}: {many}, {fitted.numbers_.protected}",
+        quality=figures or known or "nothing public tells: give --test rows",
+        following=f"privote predict {output / MODEL} ROWS --output FILE.csv",
+        target=fitted.epsilon,
+    )
+
+
+def facts_of(outcome: Outcome, digest: str) -> dict[str, Any]:
+    """Return what may be published about a training as plain values."""
+    return {
+        **outcome.facts(),
+        "records": outcome.fitted.numbers_.records,
+        "persons": outcome.persons,
+        "model": {"file": MODEL, "sha256": digest},
+        "columns": list(outcome.feature_names or ()),
+    }
+
+
+def about(outcome: Outcome, digest: str) -> list[Fact]:
+    """Return in plain words what was trained, how it was set, and what would void the promise."""
+    fitted = outcome.fitted
+    columns = ", ".join(outcome.feature_names or ("all columns",))
+    how = "was requested" if outcome.job.method != "auto" else "was chosen"
+    encoded = ""
+    if isinstance(fitted.encoder_, PictureEncoder):
+        network = fitted.encoder_.to_plain()
+        encoded = (
+            f" Pictures were embedded by the public network {network['network']} (weights with "
+            f"SHA-256 {network['sha256']}), each separately, at {network['size']} x "
+            f"{network['size']} pixels."
+        )
+    elif fitted.encoder_ is not None:
+        encoded = " The encoding of columns was learnt from public rows only."
+    copies = "" if outcome.persons else ". Records that are copies of each other"
+    several = "; a person with several records is protected less" if not outcome.persons else ""
+    facts = {
+        "model": f"{_HOW[fitted.method_]}; it predicts {', '.join(outcome.label_names)} from "
+        f"{columns}. SHA-256 digest of its file, {MODEL}: {digest}",
+        "one record": f"who is protected is a record{several}",
+        "settings": f"the method, {fitted.method_}, {how}. {' '.join(fitted.reasons_)}{encoded} As "
+        "far as this program can tell, no setting depends on private records",
+        "what would void the guarantee": f"{_VOID}{copies}",
+    }
+    if outcome.guarantee.protects == PERSON:
+        del facts["one record"]
+    return [Fact(name, name, text) for name, text in facts.items()]
+
+
+def write_training_page(path: Path, outcome: Outcome, *, digest: str, command: str) -> Path:
+    """Write one self-contained page; everything on it may be published."""
+    guarantee, release, judgement = outcome.guarantee, outcome.release, outcome.judgement
+    sections, auc = [_expected(outcome)], ""
+    if judgement is not None and judgement.public:
+        sections.insert(0, judged(judgement))
+        auc = f" Its AUC on the public test rows is {judgement.figures['AUC']:.3f}."
+    if release is not None:
+        sections.append(labels_section(release, outcome.label_names))
+    sections += [
+        Section(
+            heading="Guarantee",
+            blocks=[
+                listed(guarantee.rows(), "What is promised."),
+                listed(about(outcome, digest), "What it rests on."),
+            ],
+        ),
+        Section(heading="How to repeat this run", blocks=[Command(text=command)]),
+    ]
+    cost = "a sealed ε" if guarantee.epsilon is None else f"ε = {rounded_up(guarantee.epsilon, 4)}"
+    return write_page(
+        path,
+        title="A model of private records",
+        intro=f"A model of {outcome.fitted.numbers_.protected}, by {outcome.fitted.method_}, under "
+        f"differential privacy with {cost} and δ = {rounded_up(guarantee.delta)}.{auc}",
+        sections=sections,
+        notices=[*notices(guarantee, release), *doubts_of(outcome.fitted.numbers_)],
+    )
+
+
+def write_owners_page(path: Path, judgement: Judgement) -> Path:
+    """Write figures on private test rows, for the owner alone."""
+    return write_page(
+        path,
+        title="How good the student is",
+        intro=f"{OWNER_ONLY.capitalize()}: {UNCOVERED}.",
+        sections=[judged(judgement)],
+        sealed=True,
+    )
+
+
+def _expected(outcome: Outcome) -> Section:
+    """Return what public numbers and released ones say about the model, label by label."""
+    fitted, labels = outcome.fitted, len(outcome.label_names)
+    shares = [None] * labels if fitted.shares_ is None else map(float, fitted.shares_)
+    bars = np.broadcast_to(np.asarray(fitted.thresholds_, float), (labels,)).tolist()
+    rows = [
+        {"label": name, **_of_label(outcome, share), "threshold": bar}
+        for name, share, bar in zip(outcome.label_names, shares, bars, strict=True)
+    ]
+    table = TableBlock(
+        caption="How many records are expected to carry each label, estimated from the release "
+        "(noise included); what share of its AUC above 0.5 a label that common kept on public data "
+        "sets; and the threshold at which the student says yes to that share of the public rows.",
+        rows=rows,
+    )
+    blocks: list[Block] = [table, *expected(fitted.numbers_, fitted.method_), *fitted.reasons_]
+    return Section(heading="Expected quality of the model", blocks=blocks)
+
+
+def _of_label(outcome: Outcome, share: float | None) -> Mapping[str, Any]:
+    if share is None:
+        return {"records": None}
+    numbers = outcome.fitted.numbers_
+    row: dict[str, Any] = {"records": round(share * numbers.records)}
+    if outcome.fitted.method_ in ("gradients", "moments"):
+        worst, best = kept(numbers, max(share, 0.0))
+        row["AUC kept"] = f"{worst:.0%} to {best:.0%}"
+    row["may be lost"] = evidence(numbers, max(share, 0.0)) < LITTLE
+    return row
+
+
+def judged(judgement: Judgement) -> Section:
+    """Return how good a model is on test rows."""
+    private = not judgement.public
+    mark = {"may be published?": OWNER_ONLY} if private else {}
+    where = f"On test rows: {UNCOVERED}" if private else "On the test rows, which are public"
+    return Section(
+        heading="How good the student is",
+        blocks=[
+            TableBlock(caption="Figures of merit.", rows=[{**judgement.figures, **mark}]),
+            f"{where}; the student never saw their labels. {FIGURES_MEAN}",
+            TableBlock(
+                caption="The same for each label, and how many test rows have it.",
+                rows=[{**row, **mark} for row in judgement.by_label],
+            ),
+            drawn(
+                "How often a label was true, against the probability that the student gave it. "
+                "On the straight line the probabilities are calibrated. The thresholds need only "
+                "the order of the probabilities.",
+                lambda: by_parameter(
+                    {"student": judgement.reliability, "calibrated": {0.0: 0.0, 1.0: 1.0}},
+                    title="Reliability",
+                    parameter="predicted probability",
+                    quantity="share of true labels",
+                    sealed=private,
+                ),
+            ),
+        ],
+    )
