@@ -229,7 +229,7 @@ def consistent(
         chances = labels.probabilities
         if chances is not None:
             chances = _propagated(chances, pairs, rule)
-        return replace(labels, labels=made, chances=chances, processed=(*labels.processed, told))
+        return replace(labels, labels=made, _chances=chances, processed=(*labels.processed, told))
     array = np.asarray(labels)
     if array.dtype.kind == "f" and array.ndim == 2:
         if not ((array >= 0) & (array <= 1)).all():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -49,8 +49,9 @@ from .mechanisms.base import check_electorate
 from .mechanisms.tally import PERCENT
 from .planning.budget import queries_for
 from .planning.forecast import forecast
-from .planning.outlook import Outlook, outlook
-from .release import HELPS, Release, expected
+from .planning.tallies import Outlook, outlook
+from .posterior import check_rows
+from .release import HELPS, Release, expected, release_of
 from .votes.cube import Ballots, BallotSource, Counts, Threshold
 from .votes.names import folded, voter_names
 
@@ -167,10 +168,10 @@ def label(
     >>> release.labels.shape, release.epsilon, release.delta
     ((100, 4), 8.0, 1e-05)
     """
-    release = prepare(
+    release = Labelling(
         ballots_of(votes, mechanism, threshold),
-        cost=Budget(epsilon=epsilon, delta=delta),
-        account=Account(ledger=ledger, dataset=dataset, budget=budget),
+        Budget(epsilon=epsilon, delta=delta),
+        Account(ledger=ledger, dataset=dataset, budget=budget),
         mechanism=mechanism,
         guarantee=guarantee,
         queries=queries,
@@ -179,104 +180,90 @@ def label(
         rows=rows,
         voter_ids=voter_ids,
         anyway=anyway,
-        seed=seed,
+        entropy=Entropy(seed),
     ).release(resume=resume)
     warn_of_quality(release)
     return release
 
 
-def prepare(
-    ballots: BallotSource,
-    *,
-    cost: Budget,
-    account: Account,
-    mechanism: Mechanism | str = AUTO,
-    guarantee: str = AUTO,
-    queries: int | None = None,
-    plan_for: int | None = None,
-    baseline: npt.ArrayLike | None = None,
-    rows: Any = None,
-    voter_ids: Sequence[Any] | None = None,
-    protects: str = VOTER,
-    anyway: bool = False,
-    seed: int | None = None,
-) -> Labelling:
-    """Check the arguments of :func:`label`, and return what can be looked at before it is paid.
-
-    ``protects`` says what reaches one voter only; whoever made the voters vouches for it.
-    """
-    _check(mechanism, guarantee, account, plan_for)
-    warn_of_axes(ballots, voter_ids)
-    names = voter_ids if voter_ids is not None else ballots.voter_names
-    if names is not None:
-        names = voter_names(names, ballots.voters)
-    asked = ballots.queries
-    if queries is not None:
-        asked = whole("queries", queries, 1, ballots.queries)
-        ballots = ballots.head(asked)
-    if guarantee == AUTO:
-        lasting = account.ledger is not None or baseline is not None or voter_ids is not None
-        size = ballots.voters, ballots.labels, asked
-        guarantee = "allowance" if lasting else guarantee_of(mechanism, cost, *size)
-    if baseline is not None and guarantee != "allowance":
-        raise InputError("baseline", f"needs guarantee 'allowance', not {guarantee!r}")
-    if queries is None and guarantee == "data-dependent":
-        raise InputError(
-            "queries",
-            "must be given for guarantee 'data-dependent': stopping at a cost that depends on the "
-            "votes would leak, so the number is fixed in advance",
-        )
-    most = None
-    if isinstance(mechanism, Mechanism):
-        most = mechanism.max_positives
-        if ballots.resolution > mechanism.resolution:
-            raise InputError("votes", "must be 0, 1 or missing; only tallies take probabilities")
-        mechanism.check(ballots)
-    cost.warn(ballots.voters)
-    labelling = Labelling(
-        ballots=ballots,
-        cost=cost,
-        account=account,
-        mechanism=mechanism,
-        guarantee=guarantee,
-        names=names if guarantee == "allowance" else voter_ids,
-        baseline=allowances.check_baseline(baseline, ballots, most, first=queries),
-        queries=queries,
-        plan_for=plan_for,
-        rows=rows,
-        protects=protects,
-        entropy=Entropy(seed),
-    )
-    if not anyway and rows is None and isinstance(mechanism, str):
-        labelling.refuse_drowned()
-    return labelling
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Labelling:
-    """A call of :func:`label` that is checked: what it will cost, and then what it releases."""
+    """A call of :func:`label` that is checked: what it will cost, and then what it releases.
 
-    ballots: BallotSource
-    cost: Budget
-    account: Account
-    mechanism: Mechanism | str
-    guarantee: str
-    names: Sequence[str] | None
-    baseline: npt.NDArray[np.bool_]
-    queries: int | None
-    plan_for: int | None
-    rows: Any
-    protects: str
-    entropy: Entropy
-    wanted: Any = None  # the allowance, where somebody sets it
-    registered: int | None = None  # how many voters there are, where some may be absent
-    lasts: bool = True  # whether later runs of the same voters go on with their allowance
-    about: Mapping[str, Any] = field(default_factory=dict)  # further public terms of the run
+    Parameters
+    ----------
+    ballots, cost, account
+        Votes, what the call may cost, and whom it is charged to.
+    protects
+        What reaches one voter only; whoever made the voters vouches for it.
+    limits, registered
+        The allowance, where somebody sets it; how many voters there are, where some may be absent.
+    lasts
+        Whether later runs of the same voters go on with their allowance.
+    about
+        Further public terms of the run.
 
-    @property
-    def voters(self) -> int:
-        """How many voters are registered."""
-        return self.registered or self.ballots.voters
+    The others are those of :func:`label`.
+    """
+
+    def __init__(
+        self,
+        ballots: BallotSource,
+        cost: Budget,
+        account: Account,
+        *,
+        mechanism: Mechanism | str = AUTO,
+        guarantee: str = AUTO,
+        queries: int | None = None,
+        plan_for: int | None = None,
+        baseline: npt.ArrayLike | None = None,
+        rows: Any = None,
+        voter_ids: Sequence[Any] | None = None,
+        protects: str = VOTER,
+        anyway: bool = False,
+        entropy: Entropy,
+        limits: Any = None,
+        registered: int | None = None,
+        lasts: bool = True,
+        about: Mapping[str, Any] | None = None,
+    ) -> None:
+        _check(mechanism, guarantee, account, plan_for)
+        self.cost, self.account, self.mechanism, self.entropy = cost, account, mechanism, entropy
+        self.protects, self.limits, self.lasts, self.about = protects, limits, lasts, about or {}
+        self.plan_for, self.voters, asked = plan_for, registered or ballots.voters, ballots.queries
+        if registered is None:
+            warn_of_axes(ballots, voter_ids)
+            cost.warn(ballots.voters)
+        if queries is not None:
+            asked = whole("queries", queries, 1, ballots.queries)
+            ballots = ballots.head(asked)
+        if guarantee == AUTO:
+            lasting = account.ledger is not None or baseline is not None or voter_ids is not None
+            size = ballots.voters, ballots.labels, asked
+            guarantee = "allowance" if lasting else guarantee_of(mechanism, cost, *size)
+        if baseline is not None and guarantee != "allowance":
+            raise InputError("baseline", f"needs guarantee 'allowance', not {guarantee!r}")
+        if queries is None and guarantee == "data-dependent":
+            raise InputError(
+                "queries",
+                "must be given for guarantee 'data-dependent': stopping at a cost that depends on "
+                "the votes would leak, so the number is fixed in advance",
+            )
+        most = None
+        if isinstance(mechanism, Mechanism):
+            most = mechanism.max_positives
+            if ballots.resolution > mechanism.resolution:
+                rule = "must be 0, 1 or missing; only tallies take probabilities"
+                raise InputError("votes", rule)
+            mechanism.check(ballots)
+        names = ballots.voter_names if voter_ids is None else voter_ids
+        names = None if names is None else voter_names(names, ballots.voters)
+        named = (guarantee == "allowance" or voter_ids is not None) and lasts
+        self.names = names if named else None
+        self.ballots, self.guarantee, self.queries = ballots, guarantee, queries
+        self.baseline = allowances.check_baseline(baseline, ballots, most, first=queries)
+        self.rows = None if rows is None else check_rows(rows, asked)
+        if rows is None and not anyway:
+            self._refuse_drowned()
 
     @cached_property
     def outlook(self) -> Outlook | None:
@@ -291,7 +278,7 @@ class Labelling:
             delta=self.cost.delta,
         )
 
-    def refuse_drowned(self) -> None:
+    def _refuse_drowned(self) -> None:
         """Refuse tallies whose noise is at least the number of voters, whatever they vote."""
         if self.outlook is not None and self.outlook.drowned:
             raise BudgetError(
@@ -365,7 +352,7 @@ class Labelling:
     def _limited(self, request: Request, mechanism: Mechanism) -> Request:
         voters, labels = self.voters, self.ballots.labels
         most, each = allowances.largest_allowance(mechanism, voters, labels, self.cost)
-        limits = allowances.check_allowance(self.wanted, most, voters, self.cost)
+        limits = allowances.check_allowance(self.limits, most, voters, self.cost)
 
         def price(epsilon: float) -> Floats:
             limit = int(limits.max())
@@ -527,9 +514,10 @@ class Labelling:
         names, reasons = ballots.query_names, tuple[str, ...]()
         if 0 < len(labels) < ballots.queries:
             reasons = (f"{STOPPED} {len(labels)} of {ballots.queries} queries: {_NEXT}.",)
-        release = Release.of_outcome(
+        release = release_of(
             labels,
             guarantee,
+            rows=self.rows,
             active_share=ballots.active_share,
             asked=ballots.queries,
             reasons=reasons,
@@ -690,7 +678,7 @@ def warn_of_axes(ballots: BallotSource, voter_ids: Any = None) -> None:
             f"votes have {odd}. The axes must be (queries, voters, labels), and the shape is "
             f"({queries}, {voters}, {labels}); are they in this order?",
             PrivoteWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -790,21 +778,16 @@ class Electorate:
     def _labelling(
         self, ballots: BallotSource, baseline: Any, names: Sequence[str] | None
     ) -> Labelling:
-        most = self.mechanism.max_positives
         return Labelling(
-            ballots=ballots,
-            cost=self._cost,
-            account=self._account,
+            ballots,
+            self._cost,
+            self._account,
             mechanism=self.mechanism,
             guarantee="allowance",
-            names=names,
-            baseline=allowances.check_baseline(baseline, ballots, most),
-            queries=None,
-            plan_for=None,
-            rows=None,
-            protects=VOTER,
+            baseline=baseline,
+            voter_ids=names,
             entropy=self._entropy,
-            wanted=self._wanted,
+            limits=self._wanted,
             registered=self.voters,
         )
 
@@ -880,9 +863,6 @@ class Electorate:
         ballots.check()
         if ballots.labels != self.labels:
             raise InputError("votes", f"must have {self.labels} labels, got {ballots.labels}")
-        if ballots.resolution > self.mechanism.resolution:
-            raise InputError("votes", "must be 0, 1 or missing; only tallies take probabilities")
-        self.mechanism.check(ballots)
         names = self._present(ballots, voter_ids)
         with self._turn:
             release = self._labelling(ballots, baseline, names).release(resume=resume)

@@ -170,6 +170,12 @@ class Posterior:
         return float(chances[order[np.argmax(2 * hits / np.maximum(ones + hits[-1], 1e-300))]])
 
 
+def check_rows(rows: Any, queries: int) -> Any:
+    """Return the queries' public rows (queries, features) if they are numbers, one row a query."""
+    Rows(rows, queries)
+    return rows
+
+
 def posterior(
     tallies: npt.NDArray[Any], *, sigma: float, voters: int, resolution: int = 1, rows: Any = None
 ) -> Posterior:

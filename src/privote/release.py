@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -27,9 +26,10 @@ FORMAT = 5  # of what is saved
 HELPS = "More voters, fewer queries or a larger epsilon would help"
 
 # What is no fact: digests say what it is, or nobody may know it.
-_APART = ("labels", "tallies", "chances", "query_names", "sealed", "guarantee")
+_APART = ("labels", "tallies", "query_names", "sealed", "guarantee", "_evidence", "_chances")
 # Facts that follow from others.
 _DERIVED = ("answered", "labels", "abstained", "sha256", "digest", "format", "version", "guarantee")
+_HELPED = "Labels were decided with the help of the queries' public rows"
 _DECIDED: dict[str | float, str] = {
     "likely": "likely: a label is 1 where most voters want it with a probability above one half",
     "f1": "f1: the largest expected F1",
@@ -37,7 +37,7 @@ _DECIDED: dict[str | float, str] = {
 }
 
 
-def decide(release: Release, by: str | float = "likely") -> Release:
+def decide(release: Release, by: str | float = "likely", rows: Any = None) -> Release:
     """Decide the labels of a release again, by another rule. Costs no privacy: post-processing.
 
     Parameters
@@ -49,6 +49,9 @@ def decide(release: Release, by: str | float = "likely") -> Release:
         ``"f1"``: maximise the expected F1 over all labels. ``"balanced"``: maximise the expected
         balanced accuracy of each label. A number: a label is 1 where that probability is at least
         this number.
+    rows
+        (queries, features): public rows of the queries, dense or sparse. What they say of a label
+        is learnt from the released tallies, and helps most where noise is strong.
 
     Examples
     --------
@@ -62,13 +65,59 @@ def decide(release: Release, by: str | float = "likely") -> Release:
         raise InputError("release", "must have tallies: drawn labels cannot be decided again")
     if release.processed:
         raise InputError("release", f"must not be post-processed: {release.processed[0]}")
-    evidence, rule = release.posterior, check_rule(by)
-    if evidence is None:
+    rule, alone = check_rule(by), release._evidence
+    if alone is None or release._chances is not None:
+        alone = evidence_of(release, None)
+    evidence = alone if rows is None else evidence_of(release, rows)
+    if alone is None or evidence is None:
         return replace(release, decided=rule)
-    labels = evidence.labels(rule).astype(np.int8)
-    decided = replace(release, labels=labels, decided=rule)
-    vars(decided)["posterior"] = evidence  # it took a while, and follows from the same tallies
-    return decided
+    plain = replace(release, labels=alone.labels(rule).astype(np.int8), decided=rule)
+    plain = replace(plain, reasons=tuple(r for r in plain.reasons if not r.startswith(_HELPED)))
+    plain = replace(plain, _evidence=alone, _chances=None, _quality=_quality(plain, alone))
+    if rows is None:
+        return plain
+    return replace(
+        plain,
+        labels=evidence.labels(rule).astype(np.int8),
+        reasons=(*plain.reasons, f"{_HELPED}; by their tallies alone: {expected(plain)}."),
+        _evidence=evidence,
+        _chances=evidence.probabilities,
+        _quality=_quality(plain, evidence),
+    )
+
+
+def evidence_of(release: Release, rows: Any) -> Posterior | None:
+    """Return what all released tallies say together; None for mechanisms that release labels."""
+    guarantee = release.guarantee
+    parameters = dict(guarantee.mechanism)
+    if (
+        release.tallies is None
+        or not release.answered
+        or parameters["mechanism"] != TallyVoting.name
+    ):
+        return None  # or a mechanism of somebody's own
+    mechanism = mechanism_of(parameters)
+    assert isinstance(mechanism, TallyVoting)
+    # Where records speak on queries near them only, "most voters" are most of those near.
+    near = 1 if release.active_share is None else release.active_share
+    return posterior(
+        tallies,
+        sigma=mechanism.sigma,
+        voters=max(1, min(guarantee.voters, round(near * guarantee.voters))),
+        resolution=mechanism.steps,
+        rows=rows,
+    )
+
+
+def _quality(release: Release, evidence: Posterior) -> dict[str, Any] | None:
+    """Return the expected quality as plain values; None where it cannot be told."""
+    terms = release.guarantee.terms
+    learnt = isinstance(terms, Learnt) and terms.learns
+    quality = evidence.quality(release.decided, learnt=learnt)
+    if quality is None:
+        return None
+    by_label = {name: np.asarray(values).tolist() for name, values in quality["by_label"].items()}
+    return {**quality, "by_label": by_label}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,8 +135,6 @@ class Release(Shown):
         What is promised; ``str(guarantee)`` is its kind.
     decided
         How labels were decided from tallies: "likely", "f1", "balanced" or a threshold.
-    chances
-        Probabilities changed by post-processing, such as implied labels; None if unchanged.
     active_share
         The share of the voters to be expected near a query, where only those speak; None where all
         do.
@@ -120,7 +167,6 @@ class Release(Shown):
     tallies: npt.NDArray[np.int64] | None = field(default=None, repr=False)
     guarantee: Guarantee
     decided: str | float = "likely"
-    chances: Floats | None = field(default=None, repr=False)
     active_share: float | None = None
     asked: int | None = None
     forecast: dict[str, Any] | None = None
@@ -129,15 +175,9 @@ class Release(Shown):
     query_names: tuple[str, ...] | None = field(default=None, repr=False)
     processed: tuple[str, ...] = ()
     sealed: Sealed = field(default_factory=Sealed, repr=False, compare=False)
-
-    @classmethod
-    def of_outcome(cls, outcome: npt.NDArray[Any], guarantee: Guarantee, **facts: Any) -> Release:
-        """Return the release of what was drawn: labels, or tallies that are decided here."""
-        if outcome.dtype != np.int64:
-            return cls(labels=outcome, guarantee=guarantee, **facts)
-        resolution = guarantee.mechanism.get("grid") or 1
-        labels = (2 * outcome > resolution * guarantee.voters).astype(np.int8)
-        return decide(cls(labels=labels, tallies=outcome, guarantee=guarantee, **facts))
+    _evidence: Posterior | None = field(default=None, repr=False)
+    _chances: Floats | None = field(default=None, repr=False)  # where tallies alone do not tell
+    _quality: dict[str, Any] | None = field(default=None, repr=False)
 
     @property
     def answered(self) -> int:
@@ -154,30 +194,15 @@ class Release(Shown):
         """The delta of the guarantee."""
         return self.guarantee.delta
 
-    @cached_property
-    def posterior(self) -> Posterior | None:
-        """What all released tallies say together; None for mechanisms that release labels."""
-        parameters = dict(self.guarantee.mechanism)
-        if self.tallies is None or not self.answered or parameters["mechanism"] != TallyVoting.name:
-            return None  # or a mechanism of somebody's own
-        mechanism = mechanism_of(parameters)
-        assert isinstance(mechanism, TallyVoting)
-        # Where records speak on queries near them only, "most voters" are most of those near.
-        near = 1 if self.active_share is None else self.active_share
-        voters = max(1, min(self.guarantee.voters, round(near * self.guarantee.voters)))
-        return posterior(
-            self.tallies, sigma=mechanism.sigma, voters=voters, resolution=mechanism.steps
-        )
-
     @property
     def probabilities(self) -> Floats | None:
         """(answered, labels): probability that most voters want a label, given all tallies.
 
         None for mechanisms that release labels.
         """
-        if self.chances is not None or self.posterior is None:
-            return self.chances
-        return self.posterior.probabilities
+        if self._chances is not None or self._evidence is None:
+            return self._chances
+        return self._evidence.probabilities
 
     @property
     def shares(self) -> Floats | None:
@@ -185,20 +210,19 @@ class Release(Shown):
 
         What a student learns from; None for mechanisms that release labels.
         """
-        return None if self.posterior is None else self.posterior.shares
+        return None if self._evidence is None else self._evidence.shares
 
-    @cached_property
+    @property
     def quality(self) -> dict[str, Any] | None:
         """Expected precision, recall and F1 against the noise-free majority, also "by_label".
 
-        From released tallies alone; None where it cannot be told (:mod:`privote.posterior`).
+        From released tallies and public rows alone; None where it cannot be told
+        (:mod:`privote.posterior`).
         """
-        if self.posterior is None:
+        if self._quality is None:
             return None
-        terms = self.guarantee.terms
-        return self.posterior.quality(
-            self.decided, learnt=isinstance(terms, Learnt) and terms.learns
-        )
+        by_label = {name: np.array(values) for name, values in self._quality["by_label"].items()}
+        return {**self._quality, "by_label": by_label}
 
     def __repr__(self) -> str:
         shown = "sealed" if self.epsilon is None else f"{rounded_up(self.epsilon, 4)}"
@@ -220,8 +244,9 @@ class Release(Shown):
             **{
                 name: [*value] if isinstance(value, tuple) else value
                 for name, value in values.items()
-                if name not in _APART
+                if name not in (*_APART, "_quality")
             },
+            "quality": self._quality,
             "decided": None if self.tallies is None else self.decided,
             "guarantee": self.guarantee.facts(),
             "sha256": {
@@ -254,7 +279,7 @@ class Release(Shown):
             "labels": self.labels,
             "facts": np.array(json.dumps(self.facts())),
             "tallies": self.tallies,
-            "chances": self.chances,
+            "chances": self._chances,
             "query_names": names,
         }
         try:
@@ -274,6 +299,15 @@ class Release(Shown):
             return _of_facts(data["labels"], read_facts(str(data["facts"])), names, **arrays)
         except (OSError, TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
             raise InputError(f"{str(path)!r} is not a saved release: {error}") from None
+
+
+def release_of(outcome: npt.NDArray[Any], guarantee: Guarantee, **facts: Any) -> Release:
+    """Return the release of what was drawn: labels, or tallies that are decided here."""
+    rows, resolution = facts.pop("rows", None), guarantee.mechanism.get("grid") or 1
+    if outcome.dtype != np.int64:
+        return Release(labels=outcome, guarantee=guarantee, **facts)
+    labels = (2 * outcome > resolution * guarantee.voters).astype(np.int8)
+    return decide(Release(labels=labels, tallies=outcome, guarantee=guarantee, **facts), rows=rows)
 
 
 def digest_of_facts(facts: Mapping[str, Any]) -> str:
@@ -316,8 +350,10 @@ def _of_facts(
         values[name] = None if values[name] is None else tuple(map(str, values[name]))
     values["decided"] = "likely" if values["decided"] is None else check_rule(values["decided"])
     names = None if query_names is None else tuple(map(str, query_names))
+    values["_chances"], values["_quality"] = arrays.pop("chances", None), values.pop("quality")
     values |= {**arrays, "query_names": names, "guarantee": Guarantee.of_facts(facts["guarantee"])}
     release = Release(labels=labels, **values)
+    vars(release)["_evidence"] = evidence_of(release, None)
     guarantee = release.guarantee
     if release.facts()["sha256"] != facts["sha256"]:
         raise ValueError("it was edited: its labels, tallies or names do not match")
@@ -363,7 +399,7 @@ def expected(release: Release) -> str:
         if release.guarantee.kind == "worst-case":
             return f"{unknown}: with worst-case, nothing is learnt from the votes"
         return f"{unknown}: there are too few voters. {HELPS}"
-    if release.posterior is None or not release.posterior.fitted:
+    if release._evidence is None or not release._evidence.fitted:
         return f"{unknown}: there are too few labels. More queries in one call would help"
     if not release.labels.any():
         return f"{unknown}: no majority stands out from the noise. {HELPS}"

@@ -309,7 +309,7 @@ def test_labels_are_decided_from_tallies_for_free(tmp_path: Path) -> None:
         with refused("by"):
             pv.decide(release, bad)  # type: ignore[arg-type]
     bits = pv.label(VOTES, **BUDGET, mechanism=pv.BinaryVoting(sigma=9.0))
-    assert bits.tallies is bits.probabilities is bits.quality is bits.posterior is None
+    assert bits.tallies is bits.probabilities is bits.quality is bits.shares is None
     with refused("release"):
         pv.decide(bits)
 

@@ -130,7 +130,8 @@ def label(
     report
         Also write an .html page with the expected quality, the bill and the statement.
     """
-    from privote.labelling import ballots_of, prepare, read_as, warn_of_quality
+    from privote.entropy import Entropy
+    from privote.labelling import Labelling, ballots_of, read_as, warn_of_quality
     from privote.ledger import Budget
 
     from .files import read_array, read_names, read_rows
@@ -167,10 +168,10 @@ def label(
         guess: Any = None
         if baseline is not None:
             guess = read_array(baseline, "baseline", queries=ballots.query_names)
-        labelling = prepare(
+        labelling = Labelling(
             ballots,
-            cost=Budget(epsilon=epsilon, delta=delta),
-            account=account,
+            Budget(epsilon=epsilon, delta=delta),
+            account,
             mechanism=mech,
             guarantee=guarantee,
             queries=queries,
@@ -179,7 +180,7 @@ def label(
             rows=rows and read_rows(rows, ballots.query_names),
             voter_ids=names,
             anyway=anyway or resume,
-            seed=seed,
+            entropy=Entropy(seed),
         )
     shape = read_as(ballots, names)
     if not resume or dry_run:

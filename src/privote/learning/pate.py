@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from hashlib import blake2b
 from math import sqrt
@@ -22,9 +22,10 @@ import numpy.typing as npt
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from ..entropy import Entropy
 from ..errors import InputError, whole
 from ..guarantees import PERSON, RECORD, Shown
-from ..labelling import AUTO, Labelling, guarantee_of, prepare, warn_of_quality
+from ..labelling import AUTO, Labelling, guarantee_of, warn_of_quality
 from ..ledger import Account, Budget, digest_of
 from ..mechanisms import Mechanism
 from ..release import Release
@@ -260,9 +261,8 @@ class PATEClassifier(Shown, LabelClassifier):
             say("training the student", 1, 1)
             return delivery.write(self)
 
-        replace(labelling, about=terms).release(
-            output=delivery.output, write=write, resume=delivery.resume
-        )
+        labelling.about = terms
+        labelling.release(output=delivery.output, write=write, resume=delivery.resume)
         return self
 
     def _labelling(
@@ -283,10 +283,10 @@ class PATEClassifier(Shown, LabelClassifier):
                 size = ballots.voters, ballots.labels, ballots.queries
                 guarantee = guarantee_of(self.mechanism, cost, *size)
         known = seed is not None or guarantee == "data-dependent"
-        labelling = prepare(
+        return Labelling(
             ballots,
-            cost=cost,
-            account=who.account,
+            cost,
+            who.account,
             mechanism=self.mechanism,
             guarantee=guarantee,
             queries=self.queries if guarantee == "data-dependent" else None,
@@ -300,9 +300,9 @@ class PATEClassifier(Shown, LabelClassifier):
                 or isinstance(self.teacher, ImageNetwork),
             ),
             anyway=True,  # a student averages the noise out
-            seed=seed,
+            entropy=Entropy(seed),
+            lasts=lasts,
         )
-        return labelling if lasts else replace(labelling, names=None, lasts=False)
 
     def _train_student(self, X_public: Any) -> None:
         """Train the student on what was released, and set its thresholds by the public rows.
