@@ -10,8 +10,7 @@ import typer
 
 from privote.errors import ChargedError, InputError
 
-from . import derived as options
-from .derived import Group, MechanismFlags, derived
+from . import options
 
 if TYPE_CHECKING:
     from privote.capc.certs import Certificate
@@ -34,7 +33,7 @@ _SHOWN = 16  # digits of a fingerprint in a table
 def guardian(
     site: Path,
     *,
-    json: bool = False,
+    json: options.Json = False,
 ) -> None:
     """Run the guardian, which keeps the coalition's ledger and decides its batches, until stopped.
 
@@ -62,7 +61,7 @@ def guardian(
 def answer(
     site: Path,
     *,
-    json: bool = False,
+    json: options.Json = False,
 ) -> None:
     """Answer other sites' queries with this site's model, until stopped.
 
@@ -99,9 +98,9 @@ def query(
     site: Path,
     rows: Path,
     *,
-    output: Path,
-    force: bool = False,
-    json: bool = False,
+    output: options.Output,
+    force: options.Force = False,
+    json: options.Json = False,
 ) -> None:
     """Have the other sites label rows; they see neither the rows nor the labels.
 
@@ -175,7 +174,7 @@ def check(
     site: Path,
     *,
     role: str = "answer",
-    json: bool = False,
+    json: options.Json = False,
 ) -> None:
     """Check a site's files and reach every peer that its program calls; nothing is charged.
 
@@ -218,10 +217,10 @@ def retrain(
     rows: Path,
     answers: Path,
     *,
-    labels: str,
-    output: Path,
-    force: bool = False,
-    json: bool = False,
+    labels: options.Name,
+    output: options.Output,
+    force: options.Force = False,
+    json: options.Json = False,
 ) -> None:
     r"""Retrain this site's model on its own records and the labels it received.
 
@@ -281,25 +280,22 @@ def retrain(
 
 
 @app.command()
-@derived(
-    mechanism=Group(
-        of=MechanismFlags,
-        without=("max_positives", "quota", "false_alarm", "norm"),
-        instead={"name": (options.Name, "binary")},
-    )
-)
 def simulate(
     *,
-    output: Path,
-    mechanism: MechanismFlags,
+    output: options.Output,
     parties: int = 5,
     queries: int = 100,
     clear: bool = False,
     epsilon: float = 20.0,
     delta: float = 1e-05,
     guarantee: str = "allowance",
-    seed: int | None = None,
-    json: bool = False,
+    mechanism: options.MechanismName = "binary",
+    sigma: options.Sigma = None,
+    tau: options.Tau = None,
+    gate_threshold: options.GateThreshold = None,
+    gate_sigma: options.GateSigma = None,
+    seed: options.Seed = None,
+    json: options.Json = False,
 ) -> None:
     """Run a whole coalition on this machine: a guardian, answering sites and a querying site.
 
@@ -331,8 +327,6 @@ def simulate(
         The probability that the epsilon bound may fail.
     guarantee : NAME
         allowance or worst-case.
-    name : NAME
-        binary or tau.
     """
     from privote.capc import coalition
     from privote.capc.statements import warn_of_quality
@@ -341,7 +335,12 @@ def simulate(
     from .output import print_json, telling
 
     # As much noise, for the number of voters, as the paper's sigma of 7 is for 50.
-    built = mechanism.build(None if mechanism.sigma is not None else max(2.0, 0.14 * parties))
+    noise = max(2.0, 0.14 * parties) if sigma is None else sigma
+    gate = {"gate_threshold": gate_threshold, "gate_sigma": gate_sigma}
+    settings = options.settings_of(None, sigma=noise, tau=tau, **gate)
+    built = options.mechanism_of(mechanism, settings)
+    if built is None:
+        raise InputError("mechanism", "must be binary or tau", mechanism)
     budget: dict[str, Any] = {"guarantee": guarantee, "epsilon": epsilon, "delta": delta}
     terms = coalition.terms_of(built, parties, queries, **budget)
     with claimed_folder(output, force=False):
@@ -377,7 +376,7 @@ def make(
     *,
     folder: Path = Path(),
     days: int = 365,
-    json: bool = False,
+    json: options.Json = False,
 ) -> None:
     """Make this site's key and certificate: NAME.key, which stays here, and NAME.pem.
 
@@ -415,7 +414,7 @@ def pin(
     *,
     trust: Path = Path("trust"),
     name: str | None = None,
-    json: bool = False,
+    json: options.Json = False,
 ) -> None:
     """Trust another site's certificate: the holder of its key is accepted as that site.
 
@@ -448,7 +447,7 @@ def list_them(
     *,
     trust: Path = Path("trust"),
     folder: Path | None = None,
-    json: bool = False,
+    json: options.Json = False,
 ) -> None:
     """List the pinned certificates, whether they are valid, and for how long.
 
@@ -487,7 +486,7 @@ def list_them(
 def show(
     file: Path,
     *,
-    json: bool = False,
+    json: options.Json = False,
 ) -> None:
     """Show the certificates in a file, with the short fingerprint to compare by telephone.
 
