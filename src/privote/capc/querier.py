@@ -42,6 +42,10 @@ class QueryingParty(Party):
             raise InputError("name", "must be a querying party of the coalition", self.name)
         self._journal = journal
 
+    def close(self) -> None:
+        """Let go of the journal."""
+        self._journal.close()
+
     async def ask(self, rows: IntArray) -> LabelledBatch:
         """Have rows (queries, features) of whole numbers (:func:`.parties.batch_rows`) labelled.
 

@@ -283,7 +283,10 @@ def ask(site: Site, X: Any) -> tuple[dict[str, Any], LabelledBatch]:
         task = asyncio.current_task()
         assert task is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        return await party.ask(rows), party.bytes
+        try:
+            return await party.ask(rows), party.bytes
+        finally:
+            party.close()
 
     answers, moved = asyncio.run(run())
     facts = facts_of(site.terms, site.name, answers)
