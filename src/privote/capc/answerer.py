@@ -51,12 +51,12 @@ class AnsweringParty(Party):
         # Masks do not depend on anything, so they may leave before it is known who asks.
         masks = words(self.entropy, ask.queries, labels * (1 + terms.parts))
         deposit = m.Masks(self.digest, ask.run, caller, ask.queries, masks)
-        noise = self._noise(caller, masks[:, labels:])
         reply = await self.call(terms.guardian, deposit, m.Confirmed)
         if reply.run != ask.run:
             raise PeerError(f"{terms.guardian} confirmed another run")
         programs = ballot_programs(terms, ask.queries)
         inputs = [{**self._model, **part} for part in sliced(programs, {"mask": masks[:, :labels]})]
+        noise = self._noise(caller, masks[:, labels:])
         await self.serve(caller, session_of(ask.run, self.name), programs, inputs)
         return m.BallotsReady(noise)
 

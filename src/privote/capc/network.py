@@ -42,6 +42,7 @@ MOST_BYTES = 1 << 33
 _HEAD = struct.Struct("!BI")  # kind; number of the connection
 _FRAME = PIECE + _HEAD.size
 _CONNECTIONS = 32  # of one session
+_PERIOD = 10.0  # seconds between looks at failed handshakes
 _LINGER = 2.0  # seconds for the peer to end its side of a session
 
 SERVICE = "privote.Capc"
@@ -295,17 +296,15 @@ class _Stream:
         await self._end()
 
     async def read(self) -> bytes | None:
-        try:
-            frame = await self._call.read()
-        except grpc.aio.AioRpcError as error:
-            raise PeerError(f"the stream broke: {_cause(error)}") from None
-        except (asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.InternalError):
-            return None
+        frame = await self._do(self._call.read())
         return None if frame is grpc.aio.EOF else bytes(frame)
 
     async def write(self, frame: bytes) -> None:
+        await self._do(self._call.write(frame))
+
+    async def _do(self, work: Awaitable[Any]) -> Any:
         try:
-            await self._call.write(frame)
+            return await work
         except grpc.aio.AioRpcError as error:
             raise PeerError(f"the stream broke: {_cause(error)}") from None
         except (asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.InternalError):
@@ -340,6 +339,7 @@ class Network:
     def __post_init__(self) -> None:
         self._expected: dict[tuple[str, str], asyncio.Future[Wire]] = {}
         self._open: Counter[str] = Counter()
+        self._handshakes, self._seen = 0, set[str]()
 
     # -- calling -----------------------------------------------------------------------------------
 
@@ -402,6 +402,7 @@ class Network:
             return grpc.ssl_server_certificate_configuration([(key, certificate)], roots)
 
         def current() -> Any:
+            self._handshakes += 1
             try:
                 return configuration()
             except (PrivoteError, OSError) as error:
@@ -441,14 +442,27 @@ class Network:
         except RuntimeError:
             raise InputError("listen", "must be a free HOST:PORT of this machine", listen) from None
         await server.start()
+        watch = asyncio.create_task(self._watch())
         try:
             yield port
         finally:
+            watch.cancel()
             await server.stop(1.0)
+
+    async def _watch(self) -> None:
+        """Log handshakes that no call followed; gRPC itself does not tell who they were."""
+        while True:
+            await asyncio.sleep(_PERIOD)
+            failed = self._handshakes - len(self._seen)
+            if failed > 0:
+                why = "no TLS, or a certificate that is not pinned here"
+                log("handshakes failed", WARNING, site=self.own.name, count=failed, why=why)
+            self._handshakes, self._seen = 0, set()
 
     @asynccontextmanager
     async def _caller(self, context: Any) -> AsyncIterator[str]:
         """Yield who calls, by the fingerprint of its certificate; or refuse, and log that."""
+        self._seen.add(context.peer())
         presented = context.auth_context().get("x509_pem_cert", [b""])[0]
         code, peer, print_ = "INVALID_ARGUMENT", "unknown", "none"
         try:
