@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -210,3 +212,31 @@ def test_who_lost_its_journal_is_refused(crashing: list[Crashing]) -> None:
     open_ended.try_to_ask(BATCHES[0])
     del open_ended._journals["q0"]
     assert open_ended.try_to_ask(BATCHES[0]) is not None
+
+
+@pytest.mark.parametrize("site", ["pg", "q0"])
+def test_a_full_disk_loses_nothing(
+    site: str, tmp_path: Path, crashing: list[Crashing], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At every write of a journal: an error, and the same rows are finished once there is room."""
+    terms, full = coalition_of("allowance"), [-1]
+    kinds = {"pg": GuardianJournal, "q0": QuerierJournal}
+    write = kinds[site]._write
+
+    def fails(self: Any, *args: Any) -> None:
+        full[0] -= 1
+        if full[0] == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(self, *args)
+
+    monkeypatch.setattr(kinds[site], "_write", fails)
+    failed = 0
+    for at in range(1, 6):
+        run, full[0] = run_of(terms, crashing, at), -1
+        run._journals = {name: kinds[name](tmp_path / f"{name}{at}", terms, name) for name in kinds}
+        run.revive("pg")
+        full[0] = at
+        failed += run.try_to_ask(BATCHES[0]) is None
+        assert run.try_to_ask(BATCHES[0]) is not None
+        check(run, terms, 1)
+    assert failed == {"pg": 3, "q0": 4}[site], "every write was tried"

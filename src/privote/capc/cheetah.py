@@ -328,28 +328,19 @@ def _meta(share: Any) -> Any:
 
 
 def _share_bytes(share: Any) -> bytes:
-    """Return a share as bytes: sizes first, then what it is made of."""
-    parts = [bytes(share.meta), *(bytes(chunk) for chunk in share.share_chunks)]
-    head = json.dumps([len(part) for part in parts]).encode()
-    return b"".join([len(head).to_bytes(4, "little"), head, *parts])
+    return b"".join(bytes(chunk) for chunk in share.share_chunks)
 
 
 def _share_like(own: Any, data: bytes) -> Any:
     """Return the peer's share; its form must be that of the querier's own."""
     from spu import libspu
 
-    mine = _share_bytes(own)
-    start = 4 + int.from_bytes(mine[:4], "little")
-    start += len(own.meta)
-    if len(data) != len(mine) or data[:start] != mine[:start]:
+    sizes = [len(chunk) for chunk in own.share_chunks]
+    if len(data) != sum(sizes):
         raise PeerError("the peer's share of an output has another form than the querier's")
-    share = libspu.Share()
+    share, ends = libspu.Share(), np.cumsum(sizes)
     share.meta = own.meta
-    chunks = []
-    for chunk in own.share_chunks:
-        chunks.append(data[start : start + len(chunk)])
-        start += len(chunk)
-    share.share_chunks = chunks
+    share.share_chunks = [data[end - size : end] for size, end in zip(sizes, ends, strict=True)]
     return share
 
 

@@ -254,8 +254,11 @@ def _cause(error: grpc.aio.AioRpcError) -> str:
 
 
 def _options(most_message: int) -> list[tuple[str, int]]:
-    """Return gRPC's options that keep messages, idle connections and detours in bounds."""
-    most = max(most_message, 2 * _FRAME)
+    """Return gRPC's options that keep in bounds messages, detours and what strangers can hold.
+
+    Half of the process's files are left to journals, sessions and their sockets.
+    """
+    most, files = max(most_message, 2 * _FRAME), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return [
         ("grpc.max_receive_message_length", most),
         ("grpc.max_send_message_length", most),
@@ -269,18 +272,7 @@ def _options(most_message: int) -> list[tuple[str, int]]:
         ("grpc.enable_http_proxy", 0),
         ("grpc.so_reuseport", 0),
         ("grpc.use_local_subchannel_pool", 1),
-    ]
-
-
-def _limits() -> list[tuple[str, int]]:
-    """Return gRPC's options that keep in bounds what strangers can hold of a server.
-
-    Half of the process's files are left to journals, sessions and their sockets.
-    """
-    files, most = resource.getrlimit(resource.RLIMIT_NOFILE)[0], 4096
-    most = most if files == resource.RLIM_INFINITY else min(most, files // 2)
-    return [
-        ("grpc.max_allowed_incoming_connections", most),
+        ("grpc.max_allowed_incoming_connections", 4096 if files < 0 else min(4096, files // 2)),
         ("grpc.server_handshake_timeout_ms", 10_000),  # whoever is silent holds no connection
         ("grpc.max_connection_idle_ms", 120_000),  # without a call; calling again reconnects
     ]
@@ -428,7 +420,7 @@ class Network:
                 await over.wait()
 
         server = grpc.aio.server(
-            options=[*_options(self.most_message), *_limits()],
+            options=_options(self.most_message),
             maximum_concurrent_rpcs=self.most_calls * (len(self.callers) + 1),
         )
         methods = {

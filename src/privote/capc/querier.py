@@ -216,19 +216,17 @@ class QueryingParty(Party):
     def _facts(
         self, batch: str, parties: tuple[str, ...], left_out: dict[str, str], *, resumed: bool
     ) -> dict[str, Any]:
-        others = {
-            party: left_out.get(party, "its masks did not reach the guardian")
-            for party in self.terms.voters(self.name)
-            if party not in parties
-        }
+        terms = self.terms
         return {
             "batch": batch,
             "parties": parties,
-            "voters": len(self.terms.voters(self.name)),
-            "left_out": others,
-            "epsilon": self.terms.epsilon,
-            "delta": self.terms.delta,
-            "guarantee": self.terms.guarantee,
+            "voters": len(terms.voters(self.name)),
+            "left_out": {
+                party: left_out.get(party, "its masks did not reach the guardian")
+                for party in terms.voters(self.name)
+                if party not in parties
+            },
+            **{name: getattr(terms, name) for name in ("epsilon", "delta", "guarantee")},
             "resumed": resumed,
             "simulated": self.entropy.simulated,
             "engine": self.engine.name,
