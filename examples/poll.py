@@ -13,7 +13,7 @@ import numpy as np
 
 import privote as pv
 from privote.polls.planning import poll_plans
-from privote.report.polls import pages, write_pages
+from privote.report.polls import poll_page
 
 shared = Path(os.environ.get("PRIVOTE_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 source = shared / "data" / "pabulib_Poland_Lodz_2020_Zlotno.pb"
@@ -42,24 +42,20 @@ epsilons, plans = poll_plans(
 for epsilon, plan in zip(epsilons, plans["winners"], strict=True):
     print(f"epsilon {epsilon:g}: four seats are decided {plan.gap:.0f} votes apart")
 
-# After it: who is paid for, with shares; charged to these people's budget before it is drawn, and
-# on disk as soon as it is.
-(folder / "page").mkdir()
+# After it: who is paid for, with shares; charged to these people's budget before it is drawn.
 result = pv.poll(
     ballots,
     epsilon=1.0,
     delta=1e-6,
     shares=True,
-    people="the quarter",
+    dataset="the quarter",
     ledger=folder / "polls.db",
     budget=1.2,
-    output=folder / "drawn.json",
 )
-write_pages(pages(folder / "page"), result)
+(folder / "poll.html").write_text(poll_page(result), encoding="utf-8")
 print(result.summary())
-print(sorted(file.name for file in (folder / "page").iterdir()))
 
 try:
-    pv.poll(ballots, epsilon=1.0, delta=1e-6, people="the quarter", ledger=folder / "polls.db")
+    pv.poll(ballots, epsilon=1.0, delta=1e-6, dataset="the quarter", ledger=folder / "polls.db")
 except pv.BudgetError as error:
     print("Fresh noise is refused:", error)

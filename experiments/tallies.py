@@ -86,8 +86,8 @@ def released(votes: Votes, epsilon: float, seed: int, *, whole: bool = True) -> 
     mechanism = pv.TallyVoting(sigma=learning.sigma(allowance, mu))
     left = np.full(voters, learning.limit(allowance))
     counted, *_ = bound_votes(votes, np.zeros((queries, labels), bool), left, "vote")
-    (block,) = pv.Ballots.from_array(counted).blocks()
-    tallies = mechanism.draw(mechanism.tally(block), entropy)
+    blocks = pv.Ballots.from_array(counted).blocks()
+    tallies = np.concatenate([mechanism.draw(mechanism.tally(block), entropy) for block in blocks])
     said = posterior(tallies, sigma=mechanism.sigma, voters=voters)
     truth = 2 * votes.sum(axis=1) > voters
     return Run(truth, tallies, said, learning, allowance, counted.sum(axis=1))

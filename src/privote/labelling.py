@@ -52,7 +52,7 @@ from .planning.forecast import forecast
 from .planning.tallies import Outlook, outlook
 from .posterior import check_rows
 from .release import HELPS, Release, expected, release_of
-from .votes.cube import Ballots, BallotSource, Counts, Threshold
+from .votes.cube import MISSING, Ballots, BallotSource, Counts, Threshold
 from .votes.names import folded, voter_names
 
 AUTO = "auto"
@@ -747,7 +747,7 @@ class Electorate:
         self._ledger = ledger if isinstance(ledger, Ledger) else opened(*filter(None, [ledger]))
         self._account = Account(ledger=self._ledger, dataset=dataset, budget=budget)
         self._wanted, self._turn, self._warnings = allowance, threading.Lock(), 0
-        nobody = Ballots((1, self.voters, self.labels), _no_votes, missing=True)
+        nobody = Ballots.from_array(np.broadcast_to(np.int8(MISSING), (1, voters, labels)))
         request = self._labelling(nobody, None, self._names).request()
         with self._ledger.transaction() as state:
             charge = self._ledger.allowance_for(state, request)
@@ -892,7 +892,3 @@ class Electorate:
                 rule = f"must name registered voters, and voter {place} is not registered"
                 raise InputError("voter_ids", rule, sealed=f"it is {name!r:.60}")
         return names
-
-
-def _no_votes(start: int, stop: int) -> NoReturn:
-    raise AssertionError("an electorate has no votes of its own")

@@ -20,7 +20,7 @@ from scipy.linalg import eigh
 from scipy.sparse import csr_matrix, issparse
 from scipy.special import betainc, expit, ndtr
 
-from .errors import InputError, finite, positive, whole
+from .errors import InputError, finite, numbers, positive, whole
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
@@ -49,7 +49,8 @@ _HANDFUL = 5.0  # expected right ones that need evidence, or they come out of no
 _DIRECTIONS = 150  # at most
 _NARROWEST, _WIDEST, _BLOCK = 256, 4096, 1 << 21  # features of a row, and numbers of a block
 _LARGEST = 1e100  # of a row's numbers, whose squares are added
-_OPTIMISM = 2.0  # nats by which a label's fitted weights explain noise, too
+_SPEAKS = 3.0  # nats by which a label's tallies must be no mere noise, or none of it is likely
+_OPTIMISM = 3.0  # nats by which a label's fitted weights explain noise, too
 _STRENGTHS = (np.inf, *np.geomspace(1e3, 1e-4, 36))  # of the ridge, by the largest variance
 _NOISIEST = 0.6  # noise by voters up to which quality is stated for up to 625 queries
 
@@ -152,7 +153,7 @@ class Posterior:
         if self.fitted and total.sum() < 0.5:
             return np.zeros(chances.shape, bool)
         return np.asarray(
-            chances >= self._best_bar if rule == "f1" else chances > total / len(self.tallies)
+            chances > self._best_bar if rule == "f1" else chances > total / len(self.tallies)
         )
 
     @cached_property
@@ -162,12 +163,13 @@ class Posterior:
 
     @cached_property
     def _best_bar(self) -> float:
-        """The chance from which on ones have the largest expected F1."""
-        chances = self.model.chances.reshape(-1)
-        order = np.argsort(-chances, kind="stable")
-        ones = np.cumsum(self.model.counts.reshape(-1)[order])
-        hits = np.cumsum(self._expected.reshape(-1)[order])
-        return float(chances[order[np.argmax(2 * hits / np.maximum(ones + hits[-1], 1e-300))]])
+        """Half the largest expected F1: where chances are above, ones raise it (Dinkelbach)."""
+        bar, best, total = -1.0, 0.0, max(float(self._expected.sum()), 1e-300)
+        while best > bar:
+            bar, ones = best, self.model.chances > best
+            hits = self._expected.sum(where=ones)
+            best = float(hits / (self.model.counts.sum(where=ones) + total))
+        return bar
 
 
 def check_rows(rows: Any, queries: int) -> Any:
@@ -298,15 +300,13 @@ class Histogram:
 
         For all labels together, and (labels,) for each.
         """
-        low = self._grid <= self.voters / 2
-        gains = []
-        for counts in (self.counts.sum(axis=0)[None], self.counts):
-            fits = []
-            for some in (self._likelihood[0][:, low], self._likelihood[0]):
-                flat = np.full((len(counts), some.shape[1]), 1 / some.shape[1])
-                fits.append(_fit(counts, some, flat, 0.0, _MORE_ROUNDS)[1])
-            gains.append(np.maximum(fits[1] - fits[0], 0.0))
-        return float(gains[0][0]), gains[1]
+        counts = np.vstack([self.counts.sum(axis=0), self.counts])
+        start = np.tile(self._grid <= self.voters / 2, (2 * len(counts), 1))
+        start[len(counts) :] = True  # what starts with no weight never gets any
+        start = start / start.sum(axis=1, keepdims=True)
+        fits = _fit(np.tile(counts, (2, 1)), self._likelihood[0], start, 0.0, _MORE_ROUNDS)[1]
+        gains = np.maximum(fits[len(counts) :] - fits[: len(counts)], 0.0)
+        return float(gains[0]), gains[1:]
 
     @cached_property
     def explained(self) -> Floats:
@@ -392,7 +392,7 @@ class Rows:
     """
 
     def __init__(self, rows: Any, queries: int) -> None:
-        values = rows.tocsr() if issparse(rows) else np.asarray(rows)
+        values = rows.tocsr() if issparse(rows) else numbers("rows", rows)
         shape, kind = values.shape, values.dtype.kind
         if len(shape) != 2 or shape[0] != queries or not shape[1] or kind not in "biuf":
             rule = f"must be numbers ({queries} queries, features)"
@@ -525,9 +525,13 @@ class Regression:
             means = (prior * released + noise * means) / both
             shares[span] = np.clip(means / voters, 0.0, 1.0)
             chances[span] = ndtr((means - voters / 2) / np.sqrt(prior * noise / both))
-        weight = expit(explained - histogram.explained + _OPTIMISM)
-        for table, alone in ((chances, histogram.chances), (shares, histogram.shares)):
-            table += (1 - weight) * (histogram.cells(alone, tallies) - table)
+        alone = histogram.explained - _OPTIMISM
+        weight = expit(explained - alone)
+        nothing = -((votes**2).sum(axis=0) / noise + len(votes) * math.log(2 * math.pi * noise)) / 2
+        silent = np.maximum(explained, alone) - nothing < _SPEAKS
+        for table, bins in ((chances, histogram.chances), (shares, histogram.shares)):
+            table += (1 - weight) * (histogram.cells(bins, tallies) - table)
+        chances[:, silent] = np.minimum(chances[:, silent], 0.5)
         return cls(chances.T, shares.T, histogram.sigma / voters)
 
     @property

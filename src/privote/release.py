@@ -88,13 +88,9 @@ def decide(release: Release, by: str | float = "likely", rows: Any = None) -> Re
 
 def evidence_of(release: Release, rows: Any) -> Posterior | None:
     """Return what all released tallies say together; None for mechanisms that release labels."""
-    guarantee = release.guarantee
+    guarantee, tallies = release.guarantee, release.tallies
     parameters = dict(guarantee.mechanism)
-    if (
-        release.tallies is None
-        or not release.answered
-        or parameters["mechanism"] != TallyVoting.name
-    ):
+    if tallies is None or not len(tallies) or parameters["mechanism"] != TallyVoting.name:
         return None  # or a mechanism of somebody's own
     mechanism = mechanism_of(parameters)
     assert isinstance(mechanism, TallyVoting)

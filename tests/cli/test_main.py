@@ -29,7 +29,7 @@ def test_the_unforeseen_keeps_its_traceback(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("unforeseen")
 
-    monkeypatch.setattr("privote.labelling.prepare", fail)
+    monkeypatch.setattr("privote.labelling.Labelling", fail)
     done = run(
         "label", votes_file, "--mechanism", "binary", "--sigma", 7, "--epsilon", 8, "--delta", 1e-5,
         "--output", "labels.csv",

@@ -25,7 +25,7 @@ def test_winners_a_page_and_nothing_more(run: Run, ballots: Path) -> None:
     done = run("poll", ballots, *BUDGET, "--seats", 1, "--output", "page")
     assert done.exit_code == 0, done.stderr
     assert "Ada" in done.stdout
-    assert "No ledger" in done.stdout
+    assert "Without a ledger" in done.stderr
     assert "431" not in done.stdout
     assert Path("page/poll.html").exists()
     assert not Path("page-owner.html").exists()
@@ -68,12 +68,11 @@ def test_who_voted_is_said_in_the_terminal(run: Run, tmp_path: Path) -> None:
     assert run("poll", path, *BUDGET).exit_code == 2
     done = run("poll", path, *BUDGET, "--duplicates", "last")
     assert done.exit_code == 0, done.stderr
-    for words in ("1 row repeated a voter", "300 voters", "'Email Address' is the public roll"):
+    for words in ("1 row repeated a voter", "'Email Address' is the public roll"):
         assert words in done.stdout
     path.write_text("Ada,Bo\n" + "1,0\n" * 300)
     said = run("poll", path, *BUDGET).stdout
     assert "double votes cannot be detected" in said
-    assert "any one ballot" in said
 
 
 def test_several_questions(run: Run, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def trained(tables):
 def test_train_writes_all_it_says(trained):
     output, facts = trained
     assert sorted(path.name for path in output.iterdir()) == sorted(facts["written"])
-    assert facts["release"]["epsilon"] <= 8
+    assert facts["guarantee"]["epsilon"] <= 8
     assert facts["test"] == []  # private rows: no epsilon covers their figures
     rows = read(output / "labels.csv")
     assert [*rows[0]] == ["row", "flu", "cold"]
@@ -51,7 +51,7 @@ def test_train_writes_all_it_says(trained):
     assert "Expected quality" in (output / "report.html").read_text()
     saved = load_student(output / "student.student")
     assert saved.label_names == ("flu", "cold")
-    assert saved.privacy["epsilon"] == facts["release"]["epsilon"]
+    assert saved.guarantee.epsilon == facts["guarantee"]["epsilon"]
 
 
 def test_what_is_sealed_is_for_the_owner(trained):
@@ -68,7 +68,7 @@ def test_what_is_sealed_is_for_the_owner(trained):
     for name in ("ACC", "BAC", "AUC", "MAP"):
         assert f"{figures['test'][0][name]:.6f}" not in said
         assert f">{name}<" not in said
-    for word in ("spent", "exhausted", "refused"):
+    for word in ("spent", "exhausted"):
         assert all(word.encode() not in path.read_bytes() for path in output.iterdir())
 
 
@@ -91,7 +91,7 @@ def test_predict_uses_the_saved_student(trained, tables, tmp_path):
     command = ("predict", student, tables / "test.csv", "--output", target)
     result = invoke(*command)  # columns are found by name
     assert result.exit_code == 0, result.output
-    assert "private votes" in result.stdout
+    assert "teachers" in result.stdout
     lines = [line.split(",")[::-1] for line in (tables / "test.csv").read_text().splitlines()]
     (tmp_path / "turned.csv").write_text("\n".join(map(",".join, lines)))
     turned = invoke("predict", student, tmp_path / "turned.csv", "--output", tmp_path / "t.csv")
@@ -109,7 +109,7 @@ def test_predict_uses_the_saved_student(trained, tables, tmp_path):
 def test_a_data_set_by_name(tmp_path):
     for more, words in (
         (("--teachers", 20, "--queries", 30), ("SIMULATED", "AUC: area under the ROC curve")),
-        ((), ("to expect", "On eight public data sets")),
+        ((), ("quality", "noisy gradient descent")),
     ):
         call = ("train", "scenes", *more, *BUDGET, "--seed", 1, "--force")
         result = invoke(*call, "--output", tmp_path / "run")
@@ -121,7 +121,7 @@ def test_a_folder_that_is_there_is_written_to_by_force_only(tables, tmp_path):
     (tmp_path / "keep.txt").write_text("mine")
     result = train(tables, *COLUMNS, "--teachers", 10, "--output", tmp_path)
     assert result.exit_code == 2
-    assert "give --force" in result.output
+    assert "--output" in result.output
     assert [path.name for path in tmp_path.iterdir()] == ["keep.txt"]
 
 
@@ -148,10 +148,15 @@ def test_words_gaps_and_persons_need_no_preparation(tmp_path):
     assert facts["expected"]
     output, student = tmp_path / "run", tmp_path / "run" / "student.student"
     assert json.loads((output / "for-the-owner.json").read_text())["test"][0]["AUC"] > 0.7
-    said = (output / "statement.txt").read_text()
-    assert f"each of {len(set(data.groups[:1000])):,} persons" in said
-    assert sha256(student.read_bytes()).hexdigest() in said
-    assert "privote train private.csv --labels" in (output / "report.html").read_text()
+    stated = json.loads((output / "statement.json").read_text())
+    assert stated["records"] == len(set(data.groups[:1000]))
+    assert stated["model"]["sha256"] == sha256(student.read_bytes()).hexdigest()
+    page = (output / "report.html").read_text()
+    assert stated["model"]["sha256"] in page
+    assert str(tmp_path) not in page
+    # What was given is all there, by the names of files.
+    for words in ("privote train private.csv --labels", "--test test.csv", "--group-column person"):
+        assert words in page
 
     target = tmp_path / "p.csv"
     call = ("predict", student, tmp_path / "test.csv", "--force", "--json", "--output", target)
@@ -203,22 +208,22 @@ def test_a_model_is_trained_charged_saved_and_used(tables, tmp_path, method, mor
     assert result.exit_code == 0, result.output
     facts = json.loads(result.stdout)
     assert facts["method"] == method
-    assert 4 < facts["privacy"]["epsilon"] <= 8
-    assert facts["privacy"]["records"] == 1500
+    assert 4 < facts["guarantee"]["epsilon"] <= 8
+    assert facts["guarantee"]["voters"] == 1500
+    assert "--ledger a.ledger --output" in facts["command"]
     assert sorted(path.name for path in output.iterdir()) == sorted(facts["written"])
     owner = json.loads((output / "for-the-owner.json").read_text())
     assert owner["test"][0]["AUC"] > 0.8
-    assert "for one record replaced" in (output / "statement.txt").read_text()
+    assert "a record, replaced by any other" in (output / "statement.txt").read_text()
     student = output / "student.student"
-    assert load_student(student).privacy["epsilon"] == facts["privacy"]["epsilon"]
+    assert load_student(student).guarantee.epsilon == facts["guarantee"]["epsilon"]
     checked = invoke("ledger", "check", student, "--ledger", tmp_path / "a.ledger")
     assert checked.exit_code == 0, checked.output
     done = invoke("predict", student, tables / "test.csv", "--output", tmp_path / "p.csv", "--json")
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
     assert said["student's guarantee, by its file"] == "unconditional"
-    made = "noisy moments" if method == "moments" else "noisy gradients"
-    assert said["student's method, by its file"] == made
+    assert said["student's method, by its file"] == method
     assert len(read(tmp_path / "p.csv")) == 150
     again = train(tables, *asked, "--output", tmp_path / "two")
     assert again.exit_code == 3, again.output  # the budget is used
@@ -231,7 +236,7 @@ def test_neighbours_vote_and_their_student_is_charged_once(tables, tmp_path):
     assert result.exit_code == 0, result.output
     facts = json.loads(result.stdout)
     assert facts["method"] == "neighbours"
-    assert 4 < facts["release"]["epsilon"] <= 8
+    assert 4 < facts["guarantee"]["epsilon"] <= 8
     owner = json.loads((tmp_path / "run" / "for-the-owner.json").read_text())
     assert owner["test"][0]["AUC"] > 0.7
     student = tmp_path / "run" / "student.student"

@@ -59,4 +59,3 @@ def test_models_to_labels(
     labelled = run("label", "votes.zarr", *settings, *paid, "--output", "labels.csv")
     assert labelled.exit_code == 0, labelled.stderr
     assert (tmp_path / "labels.csv").read_text().startswith("query,flu,cold\n")
-    assert "their names" in labelled.stdout

@@ -27,7 +27,7 @@ import privote as pv
 from privote.errors import InputError
 from privote.learning import LinearStudent, save_student
 from privote.learning import collect as collect_room
-from privote.learning.collect import Folder, open_rows, open_voters
+from privote.learning.collect import open_rows, open_voters
 from privote.learning.workers import WorkerLostError
 
 zarr = pytest.importorskip("zarr")
@@ -61,12 +61,14 @@ def read(output: Any) -> np.ndarray:
 
 def held(folder: Path) -> dict[str, bytes]:
     """Return every chunk of a Zarr array."""
-    return {f.relative_to(folder).as_posix(): f.read_bytes() for f in folder.rglob("*.0")}
+    files = (file for file in folder.rglob("c/*/*/0"))
+    return {f.relative_to(folder).as_posix(): f.read_bytes() for f in files}
 
 
 def everything(folder: Path) -> dict[str, bytes]:
     """Return every file of a Zarr array."""
-    return {f.relative_to(folder).as_posix(): f.read_bytes() for f in folder.rglob("*")}
+    files = (file for file in folder.rglob("*") if file.is_file())
+    return {f.relative_to(folder).as_posix(): f.read_bytes() for f in files}
 
 
 # -- what comes out ----------------------------------------------------------------------------
@@ -83,10 +85,7 @@ def test_votes_are_what_voters_said(chunk: int, group: int, tmp_path: Path) -> N
     assert ballots.voter_names == NAMES
     assert ballots.label_names == ("x", "y", "z")
     assert {file.name for file in tmp_path.iterdir()} == {output.name}
-    # Others read them too: a checksum, how many bits are padding, and the bits.
     assert np.array_equal(zarr.open_array(output, mode="r")[:], truth())
-    size = -(-min(chunk, ROWS) * group * LABELS // 8)
-    assert {len(data) for data in held(output).values()} == {4 + 1 + size}
 
 
 @pytest.mark.parametrize("bar", [0.4, [0.2, 0.4, 0.6]])
@@ -142,10 +141,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("backend", ["loky", "dask", pytest.param("ray", marks=pytest.mark.slow)])
-def test_a_worker_that_is_killed_changes_no_vote(backend: str, here: Path) -> None:
+@pytest.mark.parametrize("backend", ["loky", "dask"])
+def test_a_worker_that_is_killed_changes_no_vote(
+    backend: str, here: Path, request: pytest.FixtureRequest
+) -> None:
     """Dask asks another one; elsewhere the run stops, and is resumed."""
-    pytest.importorskip({"loky": "joblib", "dask": "distributed"}.get(backend, backend))
+    if backend == "dask":
+        client = pytest.importorskip("distributed").Client(
+            n_workers=2, threads_per_worker=1, dashboard_address=None
+        )
+        request.addfinalizer(client.close)
     module = f"voters_{uuid.uuid4().hex}"
     (here / f"{module}.py").write_text(_MODULE.format(mark=str(here / "mark")))
     np.save(here / "rows.npy", public())
@@ -165,18 +170,6 @@ def test_a_worker_that_is_killed_changes_no_vote(backend: str, here: Path) -> No
     assert np.array_equal(read(here / "two.zarr"), truth())
 
 
-def test_a_place_that_loses_what_is_written_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write = Folder.write
-    kept = (".zattrs", ".zarray")
-    monkeypatch.setattr(
-        Folder, "write", lambda self, name, data: name in kept and write(self, name, data)
-    )
-    with refused("output"):
-        collect(tmp_path / "v.zarr")
-
-
 # -- what dies, and goes on --------------------------------------------------------------------
 
 
@@ -194,12 +187,12 @@ def test_a_chunk_that_was_lost_after_all_is_made_again(tmp_path: Path) -> None:
         lambda file: file.write_bytes(file.read_bytes()[:-1]),
         lambda file: file.write_bytes(bytes([file.read_bytes()[0] ^ 4]) + file.read_bytes()[1:]),
     ):
-        damage(output / "1.1.0")
+        damage(output / "c/1/1/0")
         with refused(kind=pv.BallotError):
             read(output)
         assert collect(output, moody, resume=True).done_before == 11
         assert everything(output) == before
-    (output / "2.0.0").unlink()
+    (output / "c/2/0/0").unlink()
     said[0] = True
     assert collect(output, moody, resume=True).done_before == 11
     assert (read(output)[32:48, :2] != truth()[32:48, :2]).all()
@@ -301,15 +294,10 @@ def test_a_voter_that_errs_is_named_and_what_it_said_is_not(
     assert (caught.value.sealed is not None) == sealed
     assert "6875" not in str(caught.value)
     assert len(held(output)) == 5
-    assert not (output / ".zarray").exists()
+    with refused(kind=pv.BallotError):
+        read(output)
     collect(output, force=True)
     assert np.array_equal(read(output), truth())
-
-
-def test_a_first_chunk_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    with refused(kind=pv.BallotError):
-        collect(tmp_path / "v.zarr", labels=2)
-    assert [*tmp_path.iterdir()] == []
 
 
 BAD: dict[str, tuple[Any, ...]] = {
@@ -353,8 +341,8 @@ def test_places_that_are_refused(tmp_path: Path) -> None:
             with refused("output"):
                 collect(tmp_path / name / "mine.zarr", **how)
         assert (tmp_path / name / "mine.zarr" / name).read_text() == "x"
-    Folder(str(tmp_path / "v.zarr")).write(".zattrs", b'{"privote": {"format": 99}}')
-    with pytest.raises(pv.InputError, match=r"format 99,.* format 2"):
+    zarr.create_array(tmp_path / "v.zarr", shape=(1,), dtype=bool).attrs["privote"] = {"format": 99}
+    with pytest.raises(pv.InputError, match=r"format 99,.* format 3"):
         collect(tmp_path / "v.zarr", resume=True)
 
 

@@ -1,41 +1,15 @@
-"""Folders here and behind URLs: one contract for both."""
+"""Places here and behind URLs."""
 
 from __future__ import annotations
 
 import os
-import uuid
 from pathlib import Path
 
 import pytest
 from tests.refusals import refused
 
 from privote.files import as_place, is_url, name_of
-from privote.learning.collect import Folder
 from privote.votes.cube import Ballots
-
-pytest.importorskip("fsspec")
-
-
-@pytest.fixture(params=["path", "memory"])
-def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
-    place = str(tmp_path) if request.param == "path" else f"memory://{uuid.uuid4().hex}"
-    return Folder(f"{place}/votes")
-
-
-def test_what_is_written_is_read_until_it_is_removed(folder: Folder) -> None:
-    folder.write("a", b"first")
-    folder.write("a", b"second")
-    folder.write("b", b"")
-    Folder(f"{folder.place}/deep").write("c", b"123")
-    assert folder.read("a") == b"second"
-    assert folder.files() == {"a": 6, "b": 0, "deep/c": 3}
-    assert folder.read("deep/c") == b"123"
-    with refused("folder"):
-        folder.read("c")
-    folder.remove("a")
-    assert folder.files() == {"b": 0, "deep/c": 3}
-    folder.remove()
-    assert folder.files() == {}
 
 
 @pytest.mark.parametrize(
@@ -66,22 +40,6 @@ def test_a_url_of_this_machine_is_a_path(scheme: str, tmp_path: Path) -> None:
             Ballots.of(f"{scheme}://{tmp_path}/{name.removesuffix('/zarr.json')}")
 
 
-def test_a_write_that_fails_leaves_what_was_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here = Folder(str(tmp_path))
-    here.write("a", b"old")
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with refused("folder"):
-        here.write("a", b"new")
-    assert here.files() == {"a": 3}
-    assert here.read("a") == b"old"
-
-
 def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert as_place("votes.zarr") == str(tmp_path / "votes.zarr")
@@ -91,9 +49,3 @@ def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_url("file:///votes.zarr")
     with refused("output", value=3):
         as_place(3, "output")
-
-
-@pytest.mark.parametrize("place", ["nosuch://bucket/votes", "/proc/nobody/votes"])
-def test_a_place_that_cannot_be_is_one_sentence(place: str) -> None:
-    with refused("folder"):
-        Folder(place).write("a", b"1")

@@ -55,10 +55,13 @@ def test_what_fails_to_be_asked_for_is_no_lost_worker(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("backend", ["loky", "dask"])
-def test_what_a_worker_shares_out_stays_with_it(backend: str) -> None:
+def test_what_a_worker_shares_out_stays_with_it(
+    backend: str, request: pytest.FixtureRequest
+) -> None:
     """Dask would send every tree of a forest to some worker, when each trains a forest."""
     if backend == "dask":
-        pytest.importorskip("distributed")
+        client = pytest.importorskip("distributed").Client(processes=False, dashboard_address=None)
+        request.addfinalizer(client.close)
     with on_workers(backend, 2):
         assert set(each(shared_out_by, range(4))) == {"ThreadingBackend"}
 

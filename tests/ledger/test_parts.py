@@ -48,7 +48,7 @@ def allowance(ledger: pv.Ledger, epsilon: float) -> None:
 
 
 def poll(ledger: pv.Ledger, epsilon: float) -> None:
-    settings: dict[str, Any] = {"people": "default", "ledger": ledger}
+    settings: dict[str, Any] = {"dataset": "default", "ledger": ledger}
     pv.poll(BALLOTS, epsilon=epsilon, delta=DELTA, **settings)
 
 

@@ -61,7 +61,7 @@ def test_quality_is_that_of_drawn_tallies(kind: str) -> None:
     assert share.mean() == pytest.approx(0.08)
     true = rng.binomial(60, rng.beta(divided * share, divided * (1 - share), (3000, 12)))
     released = np.rint(true + planned.sigma * rng.standard_normal(true.shape)).astype(np.int64)
-    ones = posterior(released, sigma=planned.sigma, voters=60).labels(released, "likely")
+    ones = posterior(released, sigma=planned.sigma, voters=60).labels("likely")
     f1 = 2 * (ones & (true > 30)).sum() / (ones.sum() + (true > 30).sum())
     assert planned.quality[kind]["f1"] == pytest.approx(f1, abs=0.06)
 

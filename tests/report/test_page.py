@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.refusals import refused
 
-from privote.release import OWNER_ONLY, UNCONDITIONAL
+from privote.guarantees import OWNER_ONLY, UNCONDITIONAL
 from privote.report import Column, Command, Facts, Figure, Section, TableBlock, render_page
 from privote.report.page import Bar, write_page
 from privote.report.plots import by_parameter

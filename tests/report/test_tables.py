@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from tests.refusals import refused
 
-from privote.release import OWNER_ONLY, UNCONDITIONAL
+from privote.guarantees import OWNER_ONLY, UNCONDITIONAL
 from privote.report import Column, table
 from privote.report.tables import cell, is_sealed
 

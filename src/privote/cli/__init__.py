@@ -3,7 +3,8 @@
 Verbs that are read together share a file, and the demo is here.
 
 Exit codes: 0 done, 1 a violation was found (audit) or something unforeseen, 2 usage, 3 budget
-refused, 4 ledger broken, 5 peer failed, 6 charged and released, but not finished: --resume.
+refused, 4 ledger broken, 5 peer failed, 6 charged but not finished: --resume, 7 unavailable: a full
+disk, or a database that does not answer; nothing was charged.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import typer
 
 from privote._version import __version__
 
-from . import options as shared
 from .audit import audit
 from .capc import app as capc
 from .label import label
@@ -43,7 +43,8 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback(
     epilog="Exit codes: 0 done, 1 violation found, 2 usage, 3 budget refused, 4 ledger broken, 5 "
-    "peer failed, 6 charged but not finished (repeat with --resume). Start with: privote demo"
+    "peer failed, 6 charged but not finished (repeat with --resume), 7 disk full or database down. "
+    "Start with: privote demo"
 )
 def privote(
     version: Annotated[
@@ -65,9 +66,9 @@ def demo(
     output: Path = Path("privote-demo"),
     queries: int = 300,
     records: int = 6000,
-    seed: shared.Seed = None,
-    force: shared.Force = False,
-    json: shared.Json = False,
+    seed: int | None = None,
+    force: bool = False,
+    json: bool = False,
 ) -> None:
     """Show what privote does by default, on data that come with it, in a few seconds.
 

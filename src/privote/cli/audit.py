@@ -14,22 +14,23 @@ if TYPE_CHECKING:
 
 
 def audit(
+    ctx: typer.Context,
     *,
-    mechanism: options.MechanismName = "",
-    sigma: options.Sigma = None,
-    tau: options.Tau = None,
-    norm: options.Norm = None,
-    max_positives: options.MaxPositives = None,
-    quota: options.Quota = None,
-    false_alarm: options.FalseAlarm = None,
-    gate_threshold: options.GateThreshold = None,
-    gate_sigma: options.GateSigma = None,
+    mechanism: str = "",
+    sigma: float | None = None,
+    tau: float | None = None,
+    norm: int | None = None,
+    max_positives: int | None = None,
+    quota: float | None = None,
+    false_alarm: float | None = None,
+    gate_threshold: float | None = None,
+    gate_sigma: float | None = None,
     settings: options.Settings = None,
     elections: int = 100,
     voters: int = 5,
     labels: int = 3,
     seed: int = 0,
-    json: options.Json = False,
+    json: bool = False,
 ) -> None:
     """Try to break the guarantees of every mechanism; exit 1 if it succeeds.
 
@@ -62,21 +63,10 @@ def audit(
 
     from .output import print_json, working
 
-    given = options.settings_of(
-        settings,
-        sigma=sigma,
-        tau=tau,
-        norm=norm,
-        max_positives=max_positives,
-        quota=quota,
-        false_alarm=false_alarm,
-        gate_threshold=gate_threshold,
-        gate_sigma=gate_sigma,
-    )
     kinds = [options.kind_of(mechanism)] if mechanism else [*MECHANISMS.values()]
-    subjects = [] if given else [each for kind in kinds for each in _subjects(kind, voters)]
-    if given:
-        subjects += filter(None, [options.mechanism_of(mechanism, given)])
+    subjects = [each for kind in kinds for each in _subjects(kind, voters)]
+    if options.settings_of(ctx.params):
+        subjects = [each for each in [options.mechanism_of(ctx.params)] if each]
     findings: list[dict[str, Any]] = []
     with working("auditing", len(subjects)) as tick:
         for done, subject in enumerate(subjects):

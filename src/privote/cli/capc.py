@@ -33,7 +33,7 @@ _SHOWN = 16  # digits of a fingerprint in a table
 def guardian(
     site: Path,
     *,
-    json: options.Json = False,
+    json: bool = False,
 ) -> None:
     """Run the guardian, which keeps the coalition's ledger and decides its batches, until stopped.
 
@@ -61,7 +61,7 @@ def guardian(
 def answer(
     site: Path,
     *,
-    json: options.Json = False,
+    json: bool = False,
 ) -> None:
     """Answer other sites' queries with this site's model, until stopped.
 
@@ -98,9 +98,9 @@ def query(
     site: Path,
     rows: Path,
     *,
-    output: options.Output,
-    force: options.Force = False,
-    json: options.Json = False,
+    output: options.File,
+    force: bool = False,
+    json: bool = False,
 ) -> None:
     """Have the other sites label rows; they see neither the rows nor the labels.
 
@@ -174,7 +174,7 @@ def check(
     site: Path,
     *,
     role: str = "answer",
-    json: options.Json = False,
+    json: bool = False,
 ) -> None:
     """Check a site's files and reach every peer that its program calls; nothing is charged.
 
@@ -218,9 +218,9 @@ def retrain(
     answers: Path,
     *,
     labels: options.Name,
-    output: options.Output,
-    force: options.Force = False,
-    json: options.Json = False,
+    output: options.File,
+    force: bool = False,
+    json: bool = False,
 ) -> None:
     r"""Retrain this site's model on its own records and the labels it received.
 
@@ -281,21 +281,22 @@ def retrain(
 
 @app.command()
 def simulate(
+    ctx: typer.Context,
     *,
-    output: options.Output,
+    output: options.File,
     parties: int = 5,
     queries: int = 100,
     clear: bool = False,
     epsilon: float = 20.0,
     delta: float = 1e-05,
     guarantee: str = "allowance",
-    mechanism: options.MechanismName = "binary",
-    sigma: options.Sigma = None,
-    tau: options.Tau = None,
-    gate_threshold: options.GateThreshold = None,
-    gate_sigma: options.GateSigma = None,
-    seed: options.Seed = None,
-    json: options.Json = False,
+    mechanism: str = "binary",
+    sigma: float | None = None,
+    tau: float | None = None,
+    gate_threshold: float | None = None,
+    gate_sigma: float | None = None,
+    seed: int | None = None,
+    json: bool = False,
 ) -> None:
     """Run a whole coalition on this machine: a guardian, answering sites and a querying site.
 
@@ -322,11 +323,13 @@ def simulate(
         Compute in clear text, for large studies. There is no secrecy; the result is marked
         INSECURE.
     epsilon
-        Privacy budget of each answering site, with ``delta``.
+        Privacy budget of each answering site, with --delta.
     delta
         The probability that the epsilon bound may fail.
     guarantee : NAME
         allowance or worst-case.
+    mechanism : NAME
+        binary or tau.
     """
     from privote.capc import coalition
     from privote.capc.statements import warn_of_quality
@@ -335,12 +338,9 @@ def simulate(
     from .output import print_json, telling
 
     # As much noise, for the number of voters, as the paper's sigma of 7 is for 50.
-    noise = max(2.0, 0.14 * parties) if sigma is None else sigma
-    gate = {"gate_threshold": gate_threshold, "gate_sigma": gate_sigma}
-    settings = options.settings_of(None, sigma=noise, tau=tau, **gate)
-    built = options.mechanism_of(mechanism, settings)
-    if built is None:
-        raise InputError("mechanism", "must be binary or tau", mechanism)
+    sigma = max(2.0, 0.14 * parties) if sigma is None else sigma
+    built = options.mechanism_of({**ctx.params, "sigma": sigma})
+    assert built is not None
     budget: dict[str, Any] = {"guarantee": guarantee, "epsilon": epsilon, "delta": delta}
     terms = coalition.terms_of(built, parties, queries, **budget)
     with claimed_folder(output, force=False):
@@ -376,7 +376,7 @@ def make(
     *,
     folder: Path = Path(),
     days: int = 365,
-    json: options.Json = False,
+    json: bool = False,
 ) -> None:
     """Make this site's key and certificate: NAME.key, which stays here, and NAME.pem.
 
@@ -414,7 +414,7 @@ def pin(
     *,
     trust: Path = Path("trust"),
     name: str | None = None,
-    json: options.Json = False,
+    json: bool = False,
 ) -> None:
     """Trust another site's certificate: the holder of its key is accepted as that site.
 
@@ -447,7 +447,7 @@ def list_them(
     *,
     trust: Path = Path("trust"),
     folder: Path | None = None,
-    json: options.Json = False,
+    json: bool = False,
 ) -> None:
     """List the pinned certificates, whether they are valid, and for how long.
 
@@ -486,7 +486,7 @@ def list_them(
 def show(
     file: Path,
     *,
-    json: options.Json = False,
+    json: bool = False,
 ) -> None:
     """Show the certificates in a file, with the short fingerprint to compare by telephone.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from privote.errors import InputError
-from privote.files import check_file, check_new, complete
+from privote.files import check_file, check_new, complete, digests_of
 from privote.release import Release
 from privote.votes.arrays import ArrayFile, read_npy
 from privote.votes.cells import name_of
 from privote.votes.tables import open_table
 
 Array = npt.NDArray[Any]
+Write = Callable[[Path, Any], object]
 
 LABEL_FILES = (".csv", ".npz")
 CHANCES = (".csv", ".npy")
@@ -52,21 +53,56 @@ def claimed_folder(output: Path, *, force: bool) -> Iterator[None]:
 
 
 @contextmanager
-def claimed(
-    output: Path,
-    *,
-    force: bool,
-    suffixes: tuple[str, ...] = LABEL_FILES,
-    keep: Iterable[Path] = (),
-    owner_only: bool = False,
-) -> Iterator[Path]:
-    """Yield a file to write beside ``output`` that becomes it when the block ends well.
-
-    For work that costs nothing: if the block fails, nothing is left behind.
-    """
-    check_new("output", output, suffixes, force=force, keep=keep)
+def claimed(output: Path, *, force: bool, **how: Any) -> Iterator[Path]:
+    """Yield a file to write that becomes ``output`` when the block ends well; for free work."""
+    owner_only = how.pop("owner_only", False)
+    check_new("output", output, how.pop("suffixes", LABEL_FILES), force=force, **how)
     with complete(output, force=force, owner_only=owner_only) as part:
         yield part
+
+
+class Outputs:
+    """The files of a run: their places are checked before it, and they are written whole after it.
+
+    Parameters
+    ----------
+    force
+        Whether files that exist are replaced; a run that is resumed may find its own.
+    keep
+        Files in use, which are never replaced.
+    """
+
+    def __init__(self, *, force: bool, resume: bool = False, keep: Iterable[Path | None] = ()):
+        self._force, self._claims = force, force or resume
+        self._keep = [path for path in keep if path is not None]
+        self._rows: list[tuple[Path, Write, bool]] = []
+
+    def add(
+        self,
+        argument: str,
+        path: Path | None,
+        suffixes: tuple[str, ...],
+        write: Write,
+        *,
+        sealed: bool = False,
+    ) -> None:
+        """Add a file, if it is wanted; refuse a place that cannot be written to."""
+        if path is not None:
+            check_new(argument, path, suffixes, force=self._claims, keep=self._keep)
+            self._keep.append(path)
+            self._rows.append((path, write, sealed))
+
+    def write(self, result: Any) -> dict[str, str]:
+        """Write every file; return the digests of those that may leave."""
+        for path, write, sealed in self._rows:
+            with complete(path, force=self._force, owner_only=sealed) as part:
+                write(part, result)
+        return digests_of(path for path, _, sealed in self._rows if not sealed)
+
+
+def text_of(render: Callable[[Any], str]) -> Write:
+    """Return what writes a result as a text."""
+    return lambda part, result: part.write_text(render(result), encoding="utf-8")
 
 
 def write_labels(path: Path, release: Release) -> None:
@@ -118,17 +154,6 @@ def read_rows(path: Path, queries: Sequence[str] | None) -> Any:
     order = _order(table.columns.get("query", ()), queries)
     features = table.only([name for name in table.header if name != "query"])
     return TableEncoder().fit(features).numbers(features)[order]
-
-
-def check_statement(path: Path, *, force: bool, keep: Sequence[Path]) -> None:
-    """Refuse a statement's place before anything is released."""
-    if path.suffix == ".json":
-        raise InputError(
-            "statement",
-            "must be a text file; its .json is written beside it",
-        )
-    check_new("statement", path, force=force, keep=keep)
-    check_new("statement", path.with_suffix(".json"), force=force, keep=keep)
 
 
 def read_names(path: Path, argument: str = "voter_ids") -> list[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from privote.errors import InputError
 
@@ -12,7 +14,8 @@ from . import options
 
 if TYPE_CHECKING:
     from privote import Release
-    from privote.labelling import Labelling
+
+    from .files import Outputs
 
 _BY_PLACE = (
     "Voters have no names: they are assumed to be the same persons in the same order in every run. "
@@ -21,30 +24,31 @@ _BY_PLACE = (
 
 
 def label(
+    ctx: typer.Context,
     votes: str,
     *,
-    epsilon: options.Epsilon,
-    delta: options.Delta,
-    output: options.Output,
+    epsilon: options.Number,
+    delta: options.Number,
+    output: options.File,
     rows: Path | None = None,
-    mechanism: options.MechanismName = "auto",
-    sigma: options.Sigma = None,
-    tau: options.Tau = None,
-    norm: options.Norm = None,
-    max_positives: options.MaxPositives = None,
-    quota: options.Quota = None,
-    false_alarm: options.FalseAlarm = None,
-    gate_threshold: options.GateThreshold = None,
-    gate_sigma: options.GateSigma = None,
+    mechanism: str = "auto",
+    sigma: float | None = None,
+    tau: float | None = None,
+    norm: int | None = None,
+    max_positives: int | None = None,
+    quota: float | None = None,
+    false_alarm: float | None = None,
+    gate_threshold: float | None = None,
+    gate_sigma: float | None = None,
     settings: options.Settings = None,
     clip: bool = False,
     guarantee: str = "auto",
     queries: int | None = None,
     plan_for: int | None = None,
-    ledger: options.LedgerPlace = None,
-    beside: options.Beside = None,
-    dataset: options.Dataset = None,
-    budget: options.Total = None,
+    ledger: str | None = None,
+    beside: str | None = None,
+    dataset: str | None = None,
+    budget: float | None = None,
     threshold: str | None = None,
     soft: bool = False,
     queries_from: Path | None = None,
@@ -54,14 +58,14 @@ def label(
     probabilities: Path | None = None,
     statement: Path | None = None,
     report: Path | None = None,
-    seed: options.Seed = None,
-    anyway: options.Anyway = False,
-    dry_run: options.DryRun = False,
-    force: options.Force = False,
-    resume: options.Resume = False,
-    show_sealed: options.ShowSealed = False,
-    verbose: options.Verbose = False,
-    json: options.Json = False,
+    seed: int | None = None,
+    anyway: bool = False,
+    dry_run: bool = False,
+    force: bool = False,
+    resume: bool = False,
+    show_sealed: bool = False,
+    verbose: bool = False,
+    json: bool = False,
 ) -> None:
     r"""Release private labels for a file of votes, at a stated epsilon.
 
@@ -135,39 +139,20 @@ def label(
     from privote.ledger import Budget
 
     from .files import read_array, read_names, read_rows
+    from .look import look, print_look
     from .output import working
 
-    given = options.settings_of(
-        settings,
-        sigma=sigma,
-        tau=tau,
-        norm=norm,
-        max_positives=max_positives,
-        quota=quota,
-        false_alarm=false_alarm,
-        gate_threshold=gate_threshold,
-        gate_sigma=gate_sigma,
-    )
-    mech = options.mechanism_of(mechanism, given) or "auto"
+    mech = options.mechanism_of(ctx.params) or "auto"
     account = options.account_of(ledger, beside, dataset, budget)
-    _check(clip and max_positives is None, voter_ids, guarantee, resume and show_sealed)
-    if probabilities is not None and not (isinstance(mech, str) or mech.name == "tally"):
-        raise InputError("probabilities", "needs mechanism auto or tally", str(mech))
-    place = account.ledger
-    inputs = [path for path in (Path(votes), rows, baseline, voter_ids) if path is not None]
-    inputs += [] if place is None else [place.file, place.key, place.head]
-    files = _Files(output, probabilities, statement, report, force=force)
-    files.check(inputs, resume=resume)
-    names = None if voter_ids is None else read_names(voter_ids)
+    _check(ctx.params)
+    outputs, place = _outputs(ctx.params, account.ledger), str(output.absolute())
+    named = None if voter_ids is None else read_names(voter_ids)
     with working(f"reading {Path(votes).name}"):
-        bars = options.numbers("threshold", threshold)
+        bars, soft_or_not = options.numbers("threshold", threshold), soft or None
         lists = {"queries_from": queries_from, "voters_from": voters_from}
-        ballots: Any = ballots_of(votes, mech, bars, soft=soft or None, **lists)
-        if clip:
-            ballots = ballots.clip(max_positives)
-        guess: Any = None
-        if baseline is not None:
-            guess = read_array(baseline, "baseline", queries=ballots.query_names)
+        ballots: Any = ballots_of(votes, mech, bars, soft=soft_or_not, **lists)
+        ballots = ballots.clip(max_positives) if clip else ballots
+        names = ballots.query_names
         labelling = Labelling(
             ballots,
             Budget(epsilon=epsilon, delta=delta),
@@ -176,107 +161,68 @@ def label(
             guarantee=guarantee,
             queries=queries,
             plan_for=plan_for,
-            baseline=guess,
-            rows=rows and read_rows(rows, ballots.query_names),
-            voter_ids=names,
+            baseline=None if baseline is None else read_array(baseline, "baseline", queries=names),
+            rows=None if rows is None else read_rows(rows, names),
+            voter_ids=named,
             anyway=anyway or resume,
             entropy=Entropy(seed),
         )
-    shape = read_as(ballots, names)
+    shape = read_as(ballots, named)
     if not resume or dry_run:
-        _look(labelling, output, shape, stop=dry_run, json=json)
+        expected = [] if labelling.outlook is None else [str(labelling.outlook)]
+        if ledger is not None and mech == "auto" and labelling.names is None:
+            expected.append(_BY_PLACE)
+        facts = {"votes": f"Votes: {shape}.", **look(labelling.request(place), account, *expected)}
+        print_look(facts, stop=dry_run, json=json)
     if dry_run:
         return
     with working("answering"):
-        release = labelling.release(output=str(output.absolute()), write=files.write, resume=resume)
+        release = labelling.release(output=place, write=outputs.write, resume=resume)
     warn_of_quality(release)
-    voters = names if names is not None else ballots.voter_names
+    voters = named if named is not None else ballots.voter_names
     sealed = _sealed(release, voters) if show_sealed else None
     if json:
-        _print_json(release, output, shape, sealed, named=voters is not None)
+        _print_json(release, output, shape, sealed)
     else:
-        _print_bill(release, labelling, output, sealed, verbose=verbose)
+        _print_bill(release, output, epsilon, sealed, verbose=verbose)
 
 
-def _check(clip: bool, voter_ids: Path | None, guarantee: str, sealed: bool) -> None:
+def _check(given: Mapping[str, Any]) -> None:
     """Refuse options that do not go together."""
-    if clip:
+    if given["clip"] and given["max_positives"] is None:
         raise InputError("clip", "needs `max_positives`")
-    if voter_ids is not None and guarantee not in ("allowance", "auto"):
-        raise InputError("voter_ids", "needs `guarantee=allowance`", guarantee)
-    if sealed:
+    if given["voter_ids"] is not None and given["guarantee"] not in ("allowance", "auto"):
+        raise InputError("voter_ids", "needs `guarantee=allowance`", given["guarantee"])
+    if given["resume"] and given["show_sealed"]:
         rule = "cannot be combined with `resume`: nothing sealed outlives the run that drew"
         raise InputError("show_sealed", rule)
+    if given["probabilities"] is not None and given["mechanism"] not in ("auto", "tally"):
+        raise InputError("probabilities", "needs mechanism auto or tally", given["mechanism"])
+    if given["statement"] is not None and given["statement"].suffix == ".json":
+        rule = "must be a text file; its .json is written beside it"
+        raise InputError("statement", rule, given["statement"].name)
 
 
-class _Files:
-    """The files of a release, and what writes each."""
+def _outputs(given: Mapping[str, Any], ledger: Any) -> Outputs:
+    """Return the files that a release goes into; refuse places that cannot be written to."""
+    from privote._version import written
+    from privote.guarantees import to_json
+    from privote.report.labels import write_label_page
 
-    def __init__(
-        self,
-        output: Path,
-        probabilities: Path | None,
-        statement: Path | None,
-        report: Path | None,
-        *,
-        force: bool,
-    ) -> None:
-        from privote.report.labels import write_label_page
+    from .files import CHANCES, LABEL_FILES, Outputs, text_of, write_labels, write_probabilities
 
-        from .files import CHANCES, LABEL_FILES, write_labels, write_probabilities
-
-        self.statement, self.force = statement, force
-        rows = (
-            ("output", output, LABEL_FILES, write_labels),
-            ("probabilities", probabilities, CHANCES, write_probabilities),
-            ("report", report, (".html",), write_label_page),
-        )
-        self.rows = [(name, path, ends, write) for name, path, ends, write in rows if path]
-
-    def check(self, inputs: Sequence[Path], *, resume: bool) -> None:
-        """Refuse a place that cannot be written to, or is one of the inputs."""
-        from privote.files import check_new
-
-        from .files import check_statement
-
-        force, keep = self.force or resume, [*inputs]
-        for name, path, ends, _ in self.rows:
-            check_new(name, path, ends, force=force, keep=keep)
-            keep.append(path)
-        if self.statement is not None:
-            check_statement(self.statement, force=force, keep=keep)
-
-    def write(self, release: Release) -> dict[str, str]:
-        """Write every file, whole; return their digests."""
-        from privote.files import complete, digests_of, write_statement
-
-        paths = [path for _, path, _, _ in self.rows]
-        for _, path, _, write_file in self.rows:
-            with complete(path, force=self.force) as part:
-                write_file(part, release)
-        if self.statement is not None:
-            facts = release.facts()
-            write_statement(release.statement(), facts, self.statement, force=self.force)
-            paths += [self.statement, self.statement.with_suffix(".json")]
-        return digests_of(paths)
-
-
-def _look(labelling: Labelling, output: Path, shape: str, *, stop: bool, json: bool) -> None:
-    """Say what the run will cost and what to expect, before it is charged."""
-    from .look import look
-    from .output import print_json, say
-
-    expected = [] if labelling.outlook is None else [str(labelling.outlook)]
-    request, account = labelling.request(str(output.absolute())), labelling.account
-    if account.ledger is not None and request.allowance and labelling.names is None:
-        expected.append(_BY_PLACE)
-    facts = {"votes": shape, **look(request, account), "expected": expected}
-    if stop and json:
-        print_json(facts)
-        return
-    lines = [f"Votes: {shape}.", facts["cost"], facts.get("still"), *expected]
-    lines += ["Dry run: nothing was charged or drawn."] if stop else []
-    say("\n".join(filter(None, lines)), err=not stop)
+    keep = [Path(given["votes"]), given["rows"], given["baseline"], given["voter_ids"]]
+    keep += [] if ledger is None else [ledger.file, ledger.key, ledger.head]
+    outputs = Outputs(force=given["force"], resume=given["resume"], keep=keep)
+    outputs.add("output", given["output"], LABEL_FILES, write_labels)
+    outputs.add("probabilities", given["probabilities"], CHANCES, write_probabilities)
+    outputs.add("report", given["report"], (".html",), write_label_page)
+    statement: Path | None = given["statement"]
+    if statement is not None:
+        outputs.add("statement", statement, (), text_of(lambda r: f"{r.statement()}\n"))
+        facts = text_of(lambda r: to_json({**written(1), **r.facts()}))
+        outputs.add("statement", statement.with_suffix(".json"), (), facts)
+    return outputs
 
 
 def _sealed(release: Release, names: Sequence[str] | None) -> dict[str, Any]:
@@ -288,50 +234,39 @@ def _sealed(release: Release, names: Sequence[str] | None) -> dict[str, Any]:
         return of_owner(release, names)
 
 
-def _print_json(
-    release: Release, output: Path, shape: str, sealed: dict[str, Any] | None, *, named: bool
-) -> None:
+def _print_json(release: Release, output: Path, shape: str, sealed: dict[str, Any] | None) -> None:
     from privote.guarantees import OWNER_ONLY
     from privote.release import headline, rows_of
 
     from .output import print_json
 
     owners = {} if sealed is None else {"sealed": {"note": OWNER_ONLY, **sealed}}
-    payload = {
+    facts = {
         "headline": headline(release),
         **release.facts(),
         "epsilon": release.epsilon,
         "delta": release.delta,
         "quality": release.quality,
         "mark": release.guarantee.mark,
-        "voters_known_by": "name" if named else "place",
         "read_as": shape,
         "output": str(output),
         "rows": {row.name: row.text for row in rows_of(release)},
         "statement": release.statement(),
     }
-    print_json({**payload, **owners})
+    print_json({**facts, **owners})
 
 
 def _print_bill(
-    release: Release,
-    labelling: Labelling,
-    output: options.Output,
-    sealed: dict[str, Any] | None,
-    *,
-    verbose: bool,
+    release: Release, output: Path, target: float, sealed: dict[str, Any] | None, *, verbose: bool
 ) -> None:
     from privote.guarantees import OWNER_ONLY
     from privote.release import rows_of
     from privote.report.labels import label_bill
 
-    from .output import print_facts
+    from .output import print_bill, print_facts
 
-    facts = label_bill(release, target=labelling.cost.epsilon, output=output)
-    simulated = " (SIMULATED: a seed was given)" if release.guarantee.simulated else ""
-    print_facts(facts, title=f"Bill{simulated}")
-    if verbose:
-        print_facts({row.name: row.text for row in rows_of(release)}, title="In full")
+    bill = label_bill(release, target=target, output=output)
+    print_bill(bill, rows_of(release) if verbose else (), release.guarantee, "Bill")
     if sealed is None:
         return
     shown = {

@@ -64,10 +64,10 @@ def budget(
     ledger: str,
     *,
     dataset: options.Name,
-    epsilon: options.Epsilon,
-    delta: options.Delta,
-    beside: options.Beside = None,
-    json: options.Json = False,
+    epsilon: options.Number,
+    delta: options.Number,
+    beside: str | None = None,
+    json: bool = False,
 ) -> None:
     """Set what all runs of a data set may cost together, or raise it. Makes the ledger if needed.
 
@@ -114,7 +114,7 @@ def _standing(row: dict[str, Any]) -> dict[str, Any]:
 
 
 @app.command()
-def show(ledger: str, *, beside: options.Beside = None, json: options.Json = False) -> None:
+def show(ledger: str, *, beside: str | None = None, json: bool = False) -> None:
     """Show every run, what each budget has spent, and what can still be asked.
 
     Example:
@@ -198,7 +198,7 @@ def _left(book: Ledger) -> list[dict[str, Any]]:
 
 
 @app.command()
-def verify(ledger: str, *, beside: options.Beside = None, json: options.Json = False) -> None:
+def verify(ledger: str, *, beside: str | None = None, json: bool = False) -> None:
     """Find any entry that was edited, removed, reordered, inserted or rolled back.
 
     Example:
@@ -246,8 +246,8 @@ def check(
     files: list[Path],
     *,
     ledger: options.Name,
-    beside: options.Beside = None,
-    json: options.Json = False,
+    beside: str | None = None,
+    json: bool = False,
 ) -> None:
     """Check that a ledger released exactly what is in these files.
 
@@ -312,10 +312,10 @@ def _digests(path: Path) -> list[str]:
 def export(
     ledger: str,
     *,
-    output: options.Output,
-    beside: options.Beside = None,
-    force: options.Force = False,
-    json: options.Json = False,
+    output: options.File,
+    beside: str | None = None,
+    force: bool = False,
+    json: bool = False,
 ) -> None:
     """Write the public entries as JSON, for auditors; nothing sealed is included.
 
@@ -346,9 +346,7 @@ def export(
 
 
 @app.command()
-def abandon(
-    ledger: str, run: int, *, beside: options.Beside = None, json: options.Json = False
-) -> None:
+def abandon(ledger: str, run: int, *, beside: str | None = None, json: bool = False) -> None:
     """End a run that is open, without a draw; it stays charged.
 
     Example:
@@ -375,10 +373,10 @@ def abandon(
 def backup(
     ledger: str,
     *,
-    output: options.Output,
-    beside: options.Beside = None,
-    force: options.Force = False,
-    json: options.Json = False,
+    output: options.File,
+    beside: str | None = None,
+    force: bool = False,
+    json: bool = False,
 ) -> None:
     """Write entries, key and anchor to one file, while the ledger is in use.
 
@@ -413,8 +411,8 @@ def restore(
     ledger: str,
     *,
     replace: bool = False,
-    beside: options.Beside = None,
-    json: options.Json = False,
+    beside: str | None = None,
+    json: bool = False,
 ) -> None:
     """Restore a backup to a place without a ledger, verify it, and record that it was restored.
 

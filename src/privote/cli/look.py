@@ -9,6 +9,8 @@ from privote.accounting.renyi import rounded_up
 from privote.ledger import Account, Ledger, Request
 from privote.ledger.admission import still
 
+from .output import print_json, say
+
 
 def look(request: Request, account: Account, *expected: str) -> dict[str, Any]:
     """Return what to say before a run is charged, by name; nothing is written or charged.
@@ -56,3 +58,13 @@ def _quoted(ledger: Ledger, request: Request, asked: str) -> dict[str, Any]:
         "left": left,
         "still": f"{still(scope, left)}." if left else "No other run fits after it.",
     }
+
+
+def print_look(facts: dict[str, Any], *, stop: bool, json: bool) -> None:
+    """Say it: on stderr before a run; a dry run has nothing else to say, on stdout."""
+    if stop and json:
+        print_json(facts)
+        return
+    lines = [facts.get("votes"), facts["cost"], facts.get("still"), *facts["expected"]]
+    lines += ["Dry run: nothing was charged or drawn."] if stop else []
+    say("\n".join(filter(None, lines)), err=not stop)

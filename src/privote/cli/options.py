@@ -1,12 +1,76 @@
-"""Options that several verbs share, and a mechanism made of them.
+"""Options that several verbs share: what they mean, and what is made of them.
 
-A verb is a function with an explicit signature. What its own options mean stands in its docstring,
-under "Parameters"; what a shared one means stands here, once.
+A verb is a function with an explicit signature. What an option means stands in the docstring of the
+verb, or here if it means the same everywhere.
+
+Parameters
+----------
+epsilon
+    What this run may cost, with --delta. Replacing one voter's ballots (in train: one record or
+    person; in a poll: one ballot) changes the probability of any outcome by a factor of at most
+    e^epsilon. A smaller epsilon protects better.
+delta
+    The probability that the epsilon bound may fail. Choose it well below 1 / (number of voters or
+    persons), e.g. 1e-5.
+ledger : FILE|ADDRESS
+    The ledger of charges: a file, or a postgresql:// address with --beside.
+beside : NAME
+    For a ledger in PostgreSQL: keep its key and anchor on this machine, as NAME.key and NAME.head.
+dataset : NAME
+    The data set's name in the ledger (default: default). Its budget is for all runs together.
+budget : EPSILON
+    The epsilon that all runs of the data set may cost together, given at its first run; default:
+    this run's epsilon, so that nothing is left for others.
+mechanism : NAME
+    How a tally becomes labels: tally, binary, tau, powerset or plurality; or package.module:Class,
+    a class of your own, which is imported and so runs.
+sigma
+    Standard deviation of the noise, in votes: PATE's sigma_GNMax. For tally: of the noise added to
+    each tally.
+tau
+    tau, tally: the largest norm of a ballot.
+norm
+    tau: the norm that is clipped, 2 or 1 (Private-kNN).
+max_positives
+    powerset: the most ones that a ballot may have.
+quota : SHARE
+    binary: a label is 1 if more than this share of the voters want it; default: one half.
+false_alarm : P
+    binary: instead of a quota, how often a label that nobody wants may be released.
+gate_threshold
+    The gate: a label is withheld unless so many voters agree.
+gate_sigma
+    The gate: standard deviation of its noise, in votes.
+settings : NAME=VALUE
+    A setting of a mechanism of your own; may be repeated.
+voters
+    Number of voters.
+labels
+    Number of labels per ballot.
+seed
+    Draw repeatable noise. The result is marked as simulated and protects nobody.
+force
+    Overwrite existing output.
+resume
+    Finish a run that failed after it was charged: repeat the same command with this option. No
+    further charge.
+dry_run
+    Say what the run would cost and what to expect, and stop there.
+anyway
+    Go on where the noise is at least the number of voters, whatever they vote.
+show_sealed
+    Also show sealed numbers, which must not be published.
+verbose
+    Show everything that is said about the result.
+json
+    Write JSON to stdout instead of tables.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from importlib import import_module
 from pathlib import Path
@@ -17,154 +81,34 @@ import typer
 from privote.errors import InputError
 
 if TYPE_CHECKING:
+    from privote.ledger import Account
     from privote.mechanisms import Mechanism
 
-
-def _option(text: str, *names: str, metavar: str | None = None, panel: str | None = None) -> Any:
-    return typer.Option(*names, help=text, metavar=metavar, rich_help_panel=panel)
-
-
-_BUDGET, _MECHANISM = "Budget", "Mechanism"
-
-Epsilon = Annotated[
-    float,
-    _option(
-        "What this run may cost, with --delta. Replacing one voter's ballots (in train: one record "
-        "or person; in a poll: one ballot) changes the probability of any outcome by a factor of "
-        "at most e^epsilon. A smaller epsilon protects better.",
-        panel=_BUDGET,
-    ),
-]
-Delta = Annotated[
-    float,
-    _option(
-        "The probability that the epsilon bound may fail. Choose it well below 1 / (number of "
-        "voters or persons), e.g. 1e-5.",
-        panel=_BUDGET,
-    ),
-]
-LedgerPlace = Annotated[
-    str | None,
-    _option(
-        "The ledger of charges: a file, or a postgresql:// address with --beside.",
-        metavar="FILE|ADDRESS",
-        panel=_BUDGET,
-    ),
-]
-Beside = Annotated[
-    str | None,
-    _option(
-        "For a ledger in PostgreSQL: keep its key and anchor on this machine, as NAME.key and "
-        "NAME.head.",
-        metavar="NAME",
-        panel=_BUDGET,
-    ),
-]
-Dataset = Annotated[
-    str | None,
-    _option(
-        "The data set's name in the ledger (default: default). Its budget is for all runs "
-        "together.",
-        metavar="NAME",
-        panel=_BUDGET,
-    ),
-]
-Total = Annotated[
-    float | None,
-    _option(
-        "The epsilon that all runs of the data set may cost together, given at its first run; "
-        "default: this run's epsilon, so that nothing is left for others.",
-        "--budget",
-        metavar="EPSILON",
-        panel=_BUDGET,
-    ),
-]
-# Where the verb says what they mean.
-Output = Annotated[Path, typer.Option()]
+# Options that must be given, and one that is called otherwise than its parameter.
+Number = Annotated[float, typer.Option()]
 Count = Annotated[int, typer.Option()]
 Name = Annotated[str, typer.Option()]
+File = Annotated[Path, typer.Option()]
+Settings = Annotated[list[str] | None, typer.Option("--set")]
 
-Seed = Annotated[
-    int | None,
-    _option("Draw repeatable noise. The result is marked as simulated and protects nobody."),
-]
-Force = Annotated[bool, _option("Overwrite existing output.")]
-Resume = Annotated[
-    bool,
-    _option(
-        "Finish a run that failed after it was charged: repeat the same command with this option. "
-        "No further charge."
-    ),
-]
-DryRun = Annotated[bool, _option("Say what the run would cost and what to expect, and stop there.")]
-Anyway = Annotated[
-    bool, _option("Go on where the noise is at least the number of voters, whatever they vote.")
-]
-ShowSealed = Annotated[bool, _option("Also show sealed numbers, which must not be published.")]
-Verbose = Annotated[bool, _option("Show everything that is said about the result.")]
-Json = Annotated[bool, _option("Write JSON to stdout instead of tables.")]
+_GATE = ("gate_threshold", "gate_sigma")
+_SETTINGS = ("sigma", "tau", "norm", "max_positives", "quota", "false_alarm", *_GATE)
+#: Under which heading help shows an option.
+PANELS = {
+    **dict.fromkeys((*_SETTINGS, "mechanism", "settings", "clip"), "Mechanism"),
+    **dict.fromkeys(("epsilon", "delta", "guarantee", "ledger", "beside"), "Budget"),
+    **dict.fromkeys(("dataset", "budget", "electorate", "plan_for"), "Budget"),
+}
 
-MechanismName = Annotated[
-    str,
-    _option(
-        "How a tally becomes labels: tally, binary, tau, powerset or plurality; or "
-        "package.module:Class, a class of your own, which is imported and so runs.",
-        "--mechanism",
-        metavar="NAME",
-        panel=_MECHANISM,
-    ),
-]
-Sigma = Annotated[
-    float | None,
-    _option(
-        "Standard deviation of the noise, in votes: PATE's sigma_GNMax. For tally: of the noise "
-        "added to each tally.",
-        panel=_MECHANISM,
-    ),
-]
-Tau = Annotated[
-    float | None, _option("tau, tally: the largest norm of a ballot.", panel=_MECHANISM)
-]
-Norm = Annotated[
-    int | None,
-    _option("tau: the norm that is clipped, 2 or 1 (Private-kNN).", panel=_MECHANISM),
-]
-MaxPositives = Annotated[
-    int | None, _option("powerset: the most ones that a ballot may have.", panel=_MECHANISM)
-]
-Quota = Annotated[
-    float | None,
-    _option(
-        "binary: a label is 1 if more than this share of the voters want it; default: one half.",
-        metavar="SHARE",
-        panel=_MECHANISM,
-    ),
-]
-FalseAlarm = Annotated[
-    float | None,
-    _option(
-        "binary: instead of a quota, how often a label that nobody wants may be released.",
-        metavar="P",
-        panel=_MECHANISM,
-    ),
-]
-GateThreshold = Annotated[
-    float | None,
-    _option("The gate: a label is withheld unless so many voters agree.", panel=_MECHANISM),
-]
-GateSigma = Annotated[
-    float | None,
-    _option("The gate: standard deviation of its noise, in votes.", panel=_MECHANISM),
-]
-Settings = Annotated[
-    list[str] | None,
-    _option(
-        "A setting of a mechanism of your own; may be repeated.",
-        "--set",
-        metavar="NAME=VALUE",
-        panel=_MECHANISM,
-    ),
-]
+
+def words_of(doc: str) -> tuple[str, dict[str, tuple[str, str | None]]]:
+    """Return a NumPy docstring without its parameters, and by name their help and metavar."""
+    text, _, parameters = doc.partition("\nParameters\n----------\n")
+    words: dict[str, tuple[str, str | None]] = {}
+    for head, lines in re.findall(r"^(\S.*)\n((?: {4}.*\n?)+)", parameters, re.MULTILINE):
+        names, _, metavar = head.partition(" : ")
+        words |= dict.fromkeys(names.split(", "), (" ".join(lines.split()), metavar or None))
+    return text, words
 
 
 def numbers(argument: str, text: str | None) -> float | list[float] | None:
@@ -183,17 +127,13 @@ def names(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(name.strip() for name in text.split(","))
 
 
-# -- a ledger --------------------------------------------------------------------------------------
-
-
 def account_of(
     ledger: str | None, beside: str | None, dataset: str | None, budget: float | None
-) -> Any:
+) -> Account:
     """Return whom a run is charged to; what needs a ledger is refused without one."""
     from privote.ledger import Account, Location
 
-    needing = {"beside": beside, "dataset": dataset, "budget": budget}
-    for argument, value in needing.items():
+    for argument, value in {"beside": beside, "dataset": dataset, "budget": budget}.items():
         if ledger is None and value is not None:
             raise InputError(argument, "needs `ledger`")
     place = None if ledger is None else Location.of(ledger, beside)
@@ -222,41 +162,46 @@ def kind_of(name: str) -> type[Mechanism]:
     return kind
 
 
-def settings_of(others: list[str] | None, **given: Any) -> dict[str, Any]:
-    """Return the settings that were given: those with an option of their own, and others."""
-    values = {name: value for name, value in given.items() if value is not None}
-    for text in others or ():
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise InputError("settings", "must be NAME=VALUE", text)
-        try:
-            values[name.strip()] = json.loads(value)
-        except ValueError:
-            values[name.strip()] = value
-    return values
+def settings_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that the options of a verb give a mechanism."""
+    values = {setting: given.get(setting) for setting in _SETTINGS}
+    own = dict(map(_setting, given.get("settings") or ()))
+    return {setting: value for setting, value in values.items() if value is not None} | own
 
 
-def mechanism_of(name: str, settings: dict[str, Any]) -> Mechanism | None:
-    """Return the mechanism that was named, with its settings; None for auto."""
+def mechanism_of(given: Mapping[str, Any]) -> Mechanism | None:
+    """Return the mechanism that the options of a verb name, with its settings; None for auto."""
+    name, settings = str(given["mechanism"]), settings_of(given)
     if name in ("", "auto"):
         if settings:
-            raise InputError(f"--{next(iter(settings)).replace('_', '-')} needs --mechanism")
+            raise InputError(f"{_option(next(iter(settings)))} needs --mechanism")
         return None
     from privote.mechanisms import MECHANISMS, Gate
 
-    kind, settings = kind_of(name), dict(settings)
-    gate = {part: settings.pop(f"gate_{part}", None) for part in ("threshold", "sigma")}
-    if None not in gate.values():
-        settings["gate"] = Gate(**gate)
-    elif set(gate.values()) != {None}:
+    kind, gate = kind_of(name), [settings.pop(part, None) for part in _GATE]
+    if None not in gate:
+        settings["gate"] = Gate(threshold=gate[0], sigma=gate[1])
+    elif gate != [None, None]:
         raise InputError("--gate-threshold and --gate-sigma must be given together")
     for setting in settings.keys() - {*kind.settings()}:
-        owners = [of for of, other in MECHANISMS.items() if setting in other.settings()]
-        raise InputError(
-            f"--{setting.replace('_', '-')} applies to mechanism "
-            f"{', '.join(map(repr, owners)) or 'nothing'}, not to {name!r}"
-        )
+        owners = [repr(of) for of, other in MECHANISMS.items() if setting in other.settings()]
+        owner = ", ".join(owners) or "of your own"
+        raise InputError(f"{_option(setting)} applies to mechanism {owner}, not to {name!r}")
     for each in fields(kind):
         if each.name not in settings and each.default is each.default_factory is MISSING:
-            raise InputError(f"--{each.name.replace('_', '-')} is required for mechanism {name!r}")
+            raise InputError(f"{_option(each.name)} is required for mechanism {name!r}")
     return kind(**settings)
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputError("settings", "must be NAME=VALUE", text)
+    try:
+        return name.strip(), json.loads(value)
+    except ValueError:
+        return name.strip(), value
+
+
+def _option(setting: str) -> str:
+    return f"--{setting.replace('_', '-')}" if setting in _SETTINGS else f"--set {setting}"

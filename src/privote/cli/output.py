@@ -18,11 +18,11 @@ import re
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -35,6 +35,11 @@ from privote.errors import (
     masked,
     printable,
 )
+
+from . import options
+
+if TYPE_CHECKING:
+    from privote.guarantees import Fact, Guarantee
 
 _PIPED_WIDTH = 100  # nobody resizes a pipe: wide enough for every table here
 Tick = Callable[[int], None]
@@ -130,18 +135,6 @@ def say(text: str, *, err: bool = False) -> None:
     typer.echo(printable(text, lines=True), err=err)
 
 
-def on_one_screen() -> bool:
-    """Return whether somebody sees stdout and stderr together."""
-    return sys.stdout.isatty() and sys.stderr.isatty()
-
-
-def once(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts without their warnings, where those were just said on the same screen."""
-    if not on_one_screen():
-        return dict(facts)
-    return {name: value for name, value in facts.items() if name != "WARNING"}
-
-
 def print_json(payload: Mapping[str, Any]) -> None:
     """Write one JSON object to stdout; numbers that are none become null."""
     from privote.report.tables import plain
@@ -157,6 +150,16 @@ def print_result(
         print_json(facts)
     else:
         print_facts(facts, title=title, caption=caption)
+
+
+def print_bill(
+    facts: Mapping[str, str], rows: Iterable[Fact], guarantee: Guarantee, title: str
+) -> None:
+    """Print a bill, and all else that is said about a result."""
+    print_facts(facts, title=f"{title} (SIMULATED)" if guarantee.simulated else title)
+    full = {row.name: row.text for row in rows}
+    if full:
+        print_facts(full, title="In full")
 
 
 def print_table(
@@ -286,20 +289,17 @@ class Verb(_Command, TyperCommand):
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
-        self.help, _, parameters = (self.help or "").partition("\nParameters\n----------\n")
-        words: dict[str, tuple[str, str | None]] = {}
-        for head, text in re.findall(r"^(\S.*)\n((?: {4}.*\n?)+)", parameters, re.M):
-            names, _, metavar = head.partition(" : ")
-            words |= dict.fromkeys(names.split(", "), (" ".join(text.split()), metavar or None))
-        for param in self.params:
-            text, metavar = words.get(str(param.name), (None, None))
-            spelled: Any = param
-            spelled.help = text or spelled.help
-            spelled.secondary_opts = []  # no --no-json
+        self.help, words = options.words_of(self.help or "")
+        words = {**options.words_of(options.__doc__ or "")[1], **words}
+        for each in self.params:
+            param: Any = each
+            text, metavar = words.get(param.name, (param.help, None))
+            param.help, param.secondary_opts = text, []  # no --no-json
             if param.param_type_name == "argument":
-                spelled.metavar = metavar or str(param.name).upper()
+                param.metavar = metavar or param.name.upper()
             else:
-                spelled.metavar = "" if spelled.is_flag else metavar or spelled.metavar
+                param.metavar = "" if param.is_flag else metavar
+                param.rich_help_panel = options.PANELS.get(param.name)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb; what privote refuses is one line of stderr and an exit code."""
@@ -332,8 +332,8 @@ class Verb(_Command, TyperCommand):
     def _spelling(self) -> Spelling:
         own = [_shown(each) for each in self.params]
         spelling = Spelling((each.lstrip("-").replace("-", "_").lower(), each) for each in own)
-        for argument, options in ARGUMENTS.items():
-            known = [option for option in options if option in spelling.values()]
+        for argument, spellings in ARGUMENTS.items():
+            known = [option for option in spellings if option in spelling.values()]
             if known:
                 spelling[argument] = known[0]
         return spelling

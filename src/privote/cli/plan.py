@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from privote.errors import InputError
 
 from . import options
@@ -16,24 +18,25 @@ _PUBLIC = "No votes were read: these numbers may be published."
 
 
 def plan(
+    ctx: typer.Context,
     *,
     voters: options.Count,
     labels: options.Count,
     queries: int | None = None,
-    epsilon: options.Epsilon,
-    delta: options.Delta,
+    epsilon: options.Number,
+    delta: options.Number,
     yes: float | None = None,
-    mechanism: options.MechanismName = "",
-    sigma: options.Sigma = None,
-    tau: options.Tau = None,
-    norm: options.Norm = None,
-    max_positives: options.MaxPositives = None,
-    quota: options.Quota = None,
-    false_alarm: options.FalseAlarm = None,
-    gate_threshold: options.GateThreshold = None,
-    gate_sigma: options.GateSigma = None,
+    mechanism: str = "",
+    sigma: float | None = None,
+    tau: float | None = None,
+    norm: int | None = None,
+    max_positives: int | None = None,
+    quota: float | None = None,
+    false_alarm: float | None = None,
+    gate_threshold: float | None = None,
+    gate_sigma: float | None = None,
     settings: options.Settings = None,
-    json: options.Json = False,
+    json: bool = False,
 ) -> None:
     r"""Forecast the quality of labels, or how many queries a mechanism can answer.
 
@@ -72,18 +75,7 @@ def plan(
 
     from .output import print_json, working
 
-    given = options.settings_of(
-        settings,
-        sigma=sigma,
-        tau=tau,
-        norm=norm,
-        max_positives=max_positives,
-        quota=quota,
-        false_alarm=false_alarm,
-        gate_threshold=gate_threshold,
-        gate_sigma=gate_sigma,
-    )
-    mech = options.mechanism_of(mechanism, given)
+    mech = options.mechanism_of(ctx.params)
     if mech is not None and (queries is not None or yes is not None):
         raise InputError("--queries and --yes cannot be combined with --mechanism")
     size: dict[str, Any] = {"voters": voters, "labels": labels, "epsilon": epsilon, "delta": delta}

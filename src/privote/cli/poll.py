@@ -3,44 +3,59 @@
 from __future__ import annotations
 
 import csv
-from contextlib import AbstractContextManager, nullcontext
-from hashlib import sha256
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from privote.errors import InputError
 
 from . import options as shared
-from .derived import Group, derived
 
-_UNPLANNED = (
-    *("shares", "mechanism", "title", "people", "budget", "seed"),
-    *("top", "invalid", "duplicates", "voter", "encoding"),
-)
-# What may be another in a run that resumes one; and a ledger's address may hold a password.
-_UNASKED = ("ledger", "beside", "output", "show_sealed", "force", "resume", "json")
+if TYPE_CHECKING:
+    from privote.polls import PollResult
+    from privote.polls.poll import Polling
+
+People = Annotated[str | None, typer.Option("--dataset", "--people", rich_help_panel="Budget")]
+Names = Annotated[list[str] | None, typer.Option("--options")]
 
 
-@derived(
-    asked=Group(of="poll", without=("source", "ledger", "output", "resume", "force")),
-    rule=Group(of="polls:read", without=("source", "options", "column"), panel="Ballots"),
-)
 def poll(
-    file: Path | None = None,
+    file: Annotated[Path | None, typer.Argument()] = None,
     *,
-    asked: dict[str, Any],
-    rule: dict[str, Any],
-    options: list[str] | None = None,
+    epsilon: shared.Number,
+    delta: shared.Number,
+    seats: int | None = None,
+    quota: float | None = None,
+    shares: bool = False,
+    mechanism: str = "auto",
+    confidence: float = 0.95,
+    title: str | None = None,
+    most: int | None = None,
+    each: int | None = None,
+    top: int | None = None,
+    invalid: str = "error",
+    duplicates: str | None = None,
+    voter: str | None = None,
     column: list[str] | None = None,
+    names: Names = None,
+    encoding: str | None = None,
     plan: bool = False,
     voters: int | None = None,
     ledger: str | None = None,
-    beside: Path | None = None,
+    beside: str | None = None,
+    dataset: People = None,
+    budget: float | None = None,
     output: Path | None = None,
-    show_sealed: shared.ShowSealed = False,
-    force: shared.Force = False,
-    resume: shared.Resume = False,
-    json: shared.Json = False,
+    seed: int | None = None,
+    dry_run: bool = False,
+    force: bool = False,
+    resume: bool = False,
+    show_sealed: bool = False,
+    verbose: bool = False,
+    json: bool = False,
 ) -> None:
     """Publish who won a poll, not who voted for whom.
 
@@ -50,9 +65,9 @@ def poll(
     the same budget. Several --column are several questions of one poll: its guarantee covers a
     ballot's answers to all of them.
 
-    The outcome is written to disk before it is shown: in the folder, or beside the ledger if there
-    is no folder. If the run fails after the charge, it exits with code 6; repeat the command with
-    --resume to finish it at no further charge.
+    What the poll costs, what can still be asked afterwards and how close a race it decides is said
+    first; --dry-run stops there. If the run fails after the charge, it exits with code 6; repeat
+    the command with --resume to finish it at no further charge.
 
     Example:
 
@@ -75,22 +90,31 @@ def poll(
         Number of winners: the options with the most approvals.
     quota : SHARE
         An option wins if more than this share of the voters approve it.
+    shares
+        Also publish noisy shares of all options, with intervals.
     mechanism : NAME
         auto, binary, counts or top-m; auto chooses from public numbers.
     confidence
         Confidence level of the intervals, and for calling a result decided.
-    people : NAME
-        The group of people who voted; the ledger keeps one budget for each group.
-    budget
-        Total epsilon of all polls of these people, at the same delta. The first poll fixes it;
-        default: its --epsilon.
-    ledger : FILE|ADDRESS
-        The ledger of charges: a file, or a postgresql:// address with ``beside``.
+    dataset : NAME
+        The people who vote, by their name in the ledger: it keeps one budget for all their polls.
+    title
+        The poll's title; default: the one in the file, or the file's name.
+    most
+        The poll's rule: the largest number of approvals on a ballot, or of points in total.
+    each
+        The largest number of points for one option; 1 counts any points as an approval.
+    top
+        For rankings and categories: how many of the first places count as approved; default 1.
+    voter : COLUMN
+        The column that names the voters; default: one called voter, Email Address, ID or similar.
+    encoding
+        The file's text encoding, e.g. cp1252; default: UTF-8, or as the file declares.
     invalid : error|empty
         What to do with a ballot that breaks the rule: stop, or count it as empty.
     duplicates : first|last
         Which row counts where a voter is named twice; without it such a file is refused.
-    options : FILE|A,B,...
+    names : FILE|A,B,...
         Names of the options (of their columns), or a file with one per line. Required with
         --column; repeat it to give each --column its own. With --plan: the number of options.
     column : C
@@ -102,20 +126,22 @@ def poll(
     show_sealed
         Also write the true counts, for the owner's eyes, to DIR-owner.html beside the folder.
     """
-    same = {name: str(value) for name, value in locals().items() if name not in _UNASKED}
-    from privote.files import DRAFT, drafted
-    from privote.ledger import Location
-    from privote.polls import poll as run
-    from privote.report.polls import owners_page, pages, write_pages
+    from privote.entropy import Entropy
+    from privote.polls import read
+    from privote.polls.outcomes import outcome_of
+    from privote.polls.planning import plan_poll
+    from privote.polls.poll import Polling, title_of
 
-    from .files import claimed_folder
-    from .output import check_shown, say, working
+    from .output import working
 
+    account = shared.account_of(ledger, beside, dataset, budget)
+    asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
+    asked |= {"mechanism": mechanism, "confidence": confidence}
     if plan:
         if file is not None:
             raise InputError("--plan cannot be combined with FILE: it reads no ballots")
-        how = {**asked, **rule}
-        _plan(voters, "".join(options or ()), how, json=json)
+        rule = {"most": most, "each": 1 if each is None else each, "seats": seats, "quota": quota}
+        _plan(voters, "".join(names or ()), {**asked, **rule}, json=json)
         return
     if file is None:
         raise InputError("give FILE, or --plan")
@@ -123,34 +149,101 @@ def poll(
         raise InputError("voters", "needs `plan`: ballots are counted", voters)
     if show_sealed and output is None:
         raise InputError("--show-sealed needs --output")
-    rule |= {"column": column or None, "options": _options(options or [], column or [])}
-    place = None if ledger is None else Location.of(ledger, beside)
-    claim: AbstractContextManager[None] = nullcontext()
-    files, draft_file = {}, None
-    if output is not None:
-        files = pages(output, owner=show_sealed, force=force or resume)
-        claim, draft_file = claimed_folder(output, force=True), output / DRAFT
-    elif place is not None:
-        mark = sha256(str(same).encode()).hexdigest()[:12]
-        draft_file = place.file.with_name(f".{place.file.name}.poll-{mark}.draft")
-    with claim, drafted(draft_file, same, resume=resume, force=force) as draft:
+    files = _Files(output, owner=show_sealed, force=force)
+    with files.claimed(resume=resume):
         with working("counting"):
-            result = run(file, ledger=place, output=draft, resume=resume, **asked, **rule)
-        write_pages(files, result, force=force or resume)
-        if output is None:
-            _show(result, json=json)
-        if draft is not None:
+            ballots = read(
+                file,
+                most=most,
+                each=each,
+                top=top,
+                invalid=invalid,
+                duplicates=duplicates,
+                options=_options(names or [], column or []),
+                voter=voter,
+                column=column,
+                encoding=encoding,
+            )
+            outcome = outcome_of(seats, quota, ballots.costs, ballots.money)
+            polling = Polling(
+                ballots,
+                plan_poll(ballots.size, outcome, shares=shares, **asked),
+                title or title_of(ballots, file),
+                account,
+                Entropy(seed),
+            )
+        place = None if output is None else str(output.absolute())
+        if not resume or dry_run:
+            _look(polling, place, stop=dry_run, json=json)
+        if dry_run:
+            raise typer.Exit  # which leaves no folder
+
+        def write(result: PollResult) -> dict[str, str]:
             if output is None:
-                check_shown(pipe=True)  # else the draft stays
-            draft.finish()
-    if output is not None:
-        _show(result, json=json)
-        if not json:
-            say(f"May be published: {output / 'poll.html'}, and the same numbers in poll.json")
+                _show(result, None, verbose=verbose, json=json)
+            return files.write(result)
+
+        result = polling.result(output=place, write=write, resume=resume)
+        if output is not None:
+            _show(result, output, verbose=verbose, json=json)
         if show_sealed and not json:
-            say(f"For the owner's eyes, true counts: {owners_page(output)}")
-            ties = ", ".join(result.sealed.ties)
-            say(f"For the owner's eyes, tied for the last seat: {ties or 'none'}")
+            files.show_sealed(result)
+
+
+class _Files:
+    """The pages of a poll in a folder, and the owner's view beside it: a folder is published."""
+
+    def __init__(self, folder: Path | None, *, owner: bool, force: bool) -> None:
+        from privote.polls import PollResult
+        from privote.report.polls import owner_view, poll_page
+
+        self.folder, self.force, self.owners = folder, force, Path()
+        self.rows: list[tuple[Path, Any, bool]] = []
+        if folder is not None:
+            name = folder.resolve().name or "poll"
+            home = folder / ".." if folder.name in ("", "..") else folder.parent
+            self.owners = home / f"{name}-owner.html"
+            pages = (("poll.json", PollResult.json), ("poll.html", poll_page))
+            self.rows = [(folder / file, text, False) for file, text in pages]
+            self.rows += [(self.owners, owner_view, True)] if owner else []
+
+    @contextmanager
+    def claimed(self, *, resume: bool) -> Iterator[None]:
+        """Refuse a place that cannot be written to, before anything is charged."""
+        from privote.files import check_new
+
+        from .files import claimed_folder
+
+        claim = nullcontext() if self.folder is None else claimed_folder(self.folder, force=True)
+        with claim:
+            for path, _, _ in self.rows:
+                check_new("output", path, force=self.force or resume)
+            yield
+
+    def write(self, result: PollResult) -> dict[str, str]:
+        """Write every page, whole; return the digests of those that are published."""
+        from privote.files import complete, digests_of
+
+        for path, text, sealed in self.rows:
+            with complete(path, force=self.force, owner_only=sealed) as part:
+                part.write_text(text(result), encoding="utf-8")
+        return digests_of(path for path, _, sealed in self.rows if not sealed)
+
+    def show_sealed(self, result: PollResult) -> None:
+        """Say where the true counts are."""
+        from .output import say
+
+        say(f"For the owner's eyes, true counts: {self.owners}")
+        ties = ", ".join(result.sealed.ties)
+        say(f"For the owner's eyes, tied for the last seat: {ties or 'none'}")
+
+
+def _look(polling: Polling, output: str | None, *, stop: bool, json: bool) -> None:
+    from .look import look, print_look
+
+    expected = f"It decides {polling.plan.decides}."
+    facts = look(polling.request(output), polling.account, expected)
+    print_look(facts, stop=stop, json=json)
 
 
 def _options(texts: list[str], columns: list[str]) -> list[str] | dict[str, list[str]] | None:
@@ -171,30 +264,39 @@ def _options(texts: list[str], columns: list[str]) -> list[str] | dict[str, list
     return dict(zip(columns, lists, strict=True))
 
 
-def _show(result: Any, *, json: bool) -> None:
-    from .output import print_facts, print_json, print_table, say
+def _show(result: PollResult, output: Path | None, *, verbose: bool, json: bool) -> None:
+    """Show what was released; what is shown only here must be shown, or it is not delivered."""
+    from privote.report.polls import poll_bill
+
+    from .output import check_shown, print_facts, print_json, print_table, say
 
     if json:
         print_json(result.facts())
-        return
-    print_facts(result.brief(), title=result.title)
-    for question, part in result.by_question():
-        if part.shares is None:
-            continue
-        after = ["decided" if call.decided else "too close to call" for call in part.calls]
-        rows = [
-            {
-                "option": share.option,
-                "share": f"{share.share:.4f}",
-                "from": f"{share.low:.4f}",
-                "to": f"{share.high:.4f}",
-                "ahead of the next": call,
-            }
-            for share, call in zip(part.shares, [*after, ""], strict=True)
-        ]
-        lead = f"{question}. " if question else ""
-        print_table(rows, title=f"{lead}Shares, with intervals for all options at once")
-    say("\n".join((result.statement(), *result.notes)))
+    else:
+        print_facts(poll_bill(result, output), title=result.title)
+        for question, part in result.by_question():
+            if part.shares is not None:
+                lead = f"{question}. " if question else ""
+                title = f"{lead}Shares, with intervals for all options at once"
+                print_table(_share_rows(part), title=title)
+        text = result.statement() if verbose else ""
+        say("\n".join(filter(None, (text, *result.notes))))
+    if output is None:
+        check_shown(pipe=True)
+
+
+def _share_rows(part: PollResult) -> list[dict[str, str]]:
+    after = ["decided" if call.decided else "too close to call" for call in part.calls]
+    return [
+        {
+            "option": share.option,
+            "share": f"{share.share:.4f}",
+            "from": f"{share.low:.4f}",
+            "to": f"{share.high:.4f}",
+            "ahead of the next": call,
+        }
+        for share, call in zip(part.shares or (), [*after, ""], strict=True)
+    ]
 
 
 def _plan(voters: int | None, number: str, how: dict[str, Any], *, json: bool) -> None:
@@ -207,8 +309,7 @@ def _plan(voters: int | None, number: str, how: dict[str, Any], *, json: bool) -
     if voters is None or not number.isdecimal():
         raise InputError("--plan needs --voters and --options, both as numbers")
     with working("planning"):
-        given = {name: value for name, value in how.items() if name not in _UNPLANNED}
-        plans = poll_plans(voters, int(number), **given)
+        plans = poll_plans(voters, int(number), **how)
     rows, sure = plan_rows(*plans), how["confidence"]
     if json:
         print_json({"voters": voters, "options": int(number), "confidence": sure, "plans": rows})

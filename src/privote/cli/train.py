@@ -21,6 +21,10 @@ from . import options
 if TYPE_CHECKING:
     from privote.learning.jobs import Outcome
 
+_ASKED = (
+    *("embedding", "student", "network", "epochs", "steps", "sample_rate", "schedule"),
+    *("guarantee", "queries"),
+)
 _RULES = ("prevalence", "tuned")  # for a teacher's probabilities
 
 
@@ -37,9 +41,9 @@ def votes(
     backend: str | None = None,
     workers: int | None = None,
     address: str | None = None,
-    resume: options.Resume = False,
-    force: options.Force = False,
-    json: options.Json = False,
+    resume: bool = False,
+    force: bool = False,
+    json: bool = False,
 ) -> None:
     r"""Collect the votes of many models on many public rows, for `privote label`.
 
@@ -133,7 +137,7 @@ def train(
     ctx: typer.Context,
     data: str,
     *,
-    output: options.Output,
+    output: options.File,
     labels: str | None = None,
     columns: str | None = None,
     table: Path | None = None,
@@ -142,8 +146,8 @@ def train(
     test_is_public: bool = False,
     id_column: str | None = None,
     group_column: str | None = None,
-    epsilon: options.Epsilon,
-    delta: options.Delta,
+    epsilon: options.Number,
+    delta: options.Number,
     method: str = "auto",
     teachers: int | None = None,
     threshold: str | None = None,
@@ -158,31 +162,31 @@ def train(
     schedule: str | None = None,
     guarantee: str | None = None,
     queries: int | None = None,
-    mechanism: options.MechanismName = "",
-    sigma: options.Sigma = None,
-    tau: options.Tau = None,
-    norm: options.Norm = None,
-    max_positives: options.MaxPositives = None,
-    quota: options.Quota = None,
-    false_alarm: options.FalseAlarm = None,
-    gate_threshold: options.GateThreshold = None,
-    gate_sigma: options.GateSigma = None,
+    mechanism: str = "",
+    sigma: float | None = None,
+    tau: float | None = None,
+    norm: int | None = None,
+    max_positives: int | None = None,
+    quota: float | None = None,
+    false_alarm: float | None = None,
+    gate_threshold: float | None = None,
+    gate_sigma: float | None = None,
     settings: options.Settings = None,
     size: int = 160,
     weights: Path | None = None,
     device: str = "cpu",
     cache: Path | None = None,
-    ledger: options.LedgerPlace = None,
-    beside: options.Beside = None,
-    dataset: options.Dataset = None,
-    budget: options.Total = None,
+    ledger: str | None = None,
+    beside: str | None = None,
+    dataset: str | None = None,
+    budget: float | None = None,
     electorate: str | None = None,
-    seed: options.Seed = None,
-    force: options.Force = False,
-    resume: options.Resume = False,
-    show_sealed: options.ShowSealed = False,
-    verbose: options.Verbose = False,
-    json: options.Json = False,
+    seed: int | None = None,
+    force: bool = False,
+    resume: bool = False,
+    show_sealed: bool = False,
+    verbose: bool = False,
+    json: bool = False,
 ) -> None:
     r"""Train a model on private data; the model may be published, with a privacy statement.
 
@@ -294,34 +298,10 @@ def train(
     from .files import claimed_folder
     from .output import command_of, print_json, say, stages
 
-    given = options.settings_of(
-        settings,
-        sigma=sigma,
-        tau=tau,
-        norm=norm,
-        max_positives=max_positives,
-        quota=quota,
-        false_alarm=false_alarm,
-        gate_threshold=gate_threshold,
-        gate_sigma=gate_sigma,
-    )
     rule: Any = threshold if threshold in _RULES else options.numbers("threshold", threshold)
-    asked = {
-        "mechanism": options.mechanism_of(mechanism, given),
-        "n_teachers": teachers,
-        "threshold": rule,
-        "embedding": embedding,
-        "student": student,
-        "n_jobs": jobs,
-        "network": network,
-        "epochs": epochs,
-        "frozen": frozen or None,
-        "steps": steps,
-        "sample_rate": sample_rate,
-        "schedule": schedule,
-        "guarantee": guarantee,
-        "queries": queries,
-    }
+    asked = {name: ctx.params[name] for name in _ASKED} | {"threshold": rule}
+    asked |= {"n_teachers": teachers, "n_jobs": jobs, "frozen": frozen or None}
+    asked["mechanism"] = options.mechanism_of(ctx.params)
     account = options.account_of(ledger, beside, dataset, budget)
     if electorate is not None and ledger is None:
         raise InputError("electorate", "needs `ledger`")
@@ -472,15 +452,15 @@ def predict(
     student: Path,
     rows: Path,
     *,
-    output: options.Output,
+    output: options.File,
     threshold: str | None = None,
     id_column: str | None = None,
     weights: Path | None = None,
     device: str = "cpu",
     cache: Path | None = None,
     trust: list[str] | None = None,
-    force: options.Force = False,
-    json: options.Json = False,
+    force: bool = False,
+    json: bool = False,
 ) -> None:
     """Predict with a saved student: a probability and a 0 or 1 for each label.
 

@@ -1,10 +1,9 @@
 """Collect votes: ask many models about many public rows, and keep what they say as a Zarr array.
 
 The votes are cut into chunks, so many queries of so many voters. A chunk is what a worker is asked
-for, what it writes, and what a run that was killed goes on from: each is there as a whole or counts
-as absent, and has the same bytes whoever makes it. The array's attributes say first what is
-collected, so that a run goes on with the same models, rows and settings only. The array's own
-metadata is written last: until then nobody can read the votes.
+for and what it writes; one that is there as a whole is done, so a run that was killed goes on from
+there. The array's attributes say what is collected: a run goes on with the same models, rows and
+settings only. Votes of which a chunk is absent cannot be read (:mod:`privote.votes.arrays`).
 
 A saved model is loaded where it is asked. **Loading a pickle runs whatever code its author put
 there**, on every worker; a ``.student`` file runs none. What is loaded has the digest that it had
@@ -19,9 +18,7 @@ import io
 import json
 import os
 import sys
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from importlib import import_module
@@ -34,9 +31,17 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from .._version import check_written, written
-from ..errors import BallotError, InputError, PrivoteError, shown, whole
-from ..files import PART, as_place, check_file, check_here, complete, is_url, name_of
-from ..votes.arrays import ArrayFile, file_system, open_array, open_npy, reached, stored_files
+from ..errors import BallotError, InputError, PrivoteError, missing_extra, shown, whole
+from ..files import as_place, check_file, check_here, is_url, name_of
+from ..votes.arrays import (
+    ArrayFile,
+    ZarrCube,
+    file_system,
+    open_array,
+    open_npy,
+    reached,
+    stored_files,
+)
 from ..votes.cells import number
 from ..votes.cube import StoredArray, Threshold, block_queries, check_shape, check_threshold
 from ..votes.names import check_names, in_order
@@ -47,8 +52,8 @@ from .workers import each, on_workers, one_thread
 
 ARRAYS = (".npy", ".npz", ".zarr")
 MODELS = (".joblib", ".pkl", ".pickle", SUFFIX)
-_FORMAT = 2
-_ATTRIBUTES, _METADATA, _OURS = ".zattrs", ".zarray", "privote"
+_FORMAT = 3
+_OURS = "privote"  # the attribute that says what is collected
 _GROUP = 32  # voters of a chunk: as many models are in memory at once
 _CHUNKS, _FEW = 64, 64  # at least so many, so that workers share the work; unless of few queries
 _BYTES, _AT_ONCE = 1 << 24, 4  # of the rows of a chunk, and chunks that wait for each worker
@@ -144,48 +149,68 @@ def collect_votes(
     place = as_place(output, "output")
     if not place.endswith(".zarr"):
         raise InputError("output", "must end in .zarr", name_of(place, "output"))
-    # Behind a link, which could not be removed with what is in it.
-    folder = Folder(place if is_url(place) else os.path.realpath(place), "output")
+    if not is_url(place):
+        place = os.path.realpath(place)  # a link could not be removed with what is in it
     asked, public = open_voters(voters, names), open_rows(rows)
     width, label_names = _labels(labels, asked)
-    before = _begun(folder, resume=resume, force=force)
-    then = {} if before is None else before[_OURS]["settings"]
+    bar = None if threshold is None else check_threshold(threshold, width)
+    before = _begun(place, resume=resume, force=force)
+    then: Mapping[str, Any] = {} if before is None else before.attrs[_OURS]["settings"]
     chunk = then.get("chunk") if chunk is None else chunk
     group = then.get("group") if group is None else group
-    grid = _grid(public, len(asked), width, chunk, group)
+    shape = check_shape((public.count, len(asked), width))
+    chunk, group = _cut(public, len(asked), width, chunk, group)
     voter_names = tuple(voter.name for voter in asked)
-    check_shape((grid.queries, grid.voters, grid.labels))
-    check_names(voter_names, grid.voters, "voter")
-    bar = None if threshold is None else check_threshold(threshold, grid.labels)
+    check_names(voter_names, len(asked), "voter")
     settings = {
         "rows": public.digest,
         "labels": width if label_names is None else list(label_names),
         "threshold": None if bar is None else bar.tolist(),
-        "chunk": grid.chunk,
-        "group": grid.group,
+        "chunk": chunk,
+        "group": group,
         "voters": [[voter.name, voter.digest] for voter in asked],
     }
     if before is not None:
         _check_same(then, settings, asked)
-    attributes = {_OURS: written(_FORMAT) | {"settings": settings}, **(before or {})}
-    attributes["voter_names"] = voter_names
+    attributes = {_OURS: written(_FORMAT) | {"settings": settings}, "voter_names": voter_names}
     if label_names is not None:
         attributes["label_names"] = label_names
-    job = _Job(folder, grid, asked, public, label_names, bar, attributes)
-    done = set() if before is None else job.done()
-    done_before = len(done)
-    if done_before < grid.total:
-        job.work(done, progress, backend, workers, address)
-    job.finish()
+    chunks = -(-public.count // chunk) * -(-len(asked) // group)
+    with on_workers(backend, workers, address):
+        array = before
+        if array is None:
+            array = _made(place, shape, (chunk, group), attributes)
+        done = _done(array, place)
+        tasks = (
+            _Task(
+                place=place,
+                claim=_claim(array),
+                start=run * chunk,
+                first=at * group,
+                voters=asked[at * group : (at + 1) * group],
+                rows=public.part(run * chunk, min((run + 1) * chunk, public.count)),
+                labels=width if label_names is None else label_names,
+                bar=bar,
+            )
+            for at, run in np.ndindex(*array.cdata_shape[1::-1])  # those of a group together
+            if (run, at) not in done
+        )
+        for count, _ in enumerate(each(_cast, tasks, at_once=_AT_ONCE), start=len(done) + 1):
+            if progress is not None:
+                progress(count, chunks)
+    if public.changed():
+        _made(place, shape, (chunk, group), attributes)  # what is there is about other rows
+        raise InputError("rows", f"{name_of(public.file)} changed after collecting started")
+    ZarrCube(place).check()  # what is there, not what was said
     return Collected(
         output=place,
-        queries=grid.queries,
-        voters=grid.voters,
-        labels=grid.labels,
+        queries=public.count,
+        voters=len(asked),
+        labels=width,
         voter_names=voter_names,
         label_names=label_names,
-        chunks=grid.total,
-        done_before=done_before,
+        chunks=chunks,
+        done_before=len(done),
     )
 
 
@@ -204,32 +229,24 @@ def _labels(labels: Any, voters: Sequence[Voter]) -> tuple[int, tuple[str, ...] 
     return len(names), names
 
 
-def _begun(folder: Folder, *, resume: bool, force: bool) -> dict[str, Any] | None:
-    """Return the attributes of what is gone on with; None to begin, where nothing is in the way."""
+def _begun(place: str, *, resume: bool, force: bool) -> Any:
+    """Return the array that is gone on with; None to begin, where nothing is in the way."""
     if resume and force:
         raise InputError("resume", "cannot be combined with `force`")
-    files = [file for file in folder.files() if PART not in file]
+    files = [file for file in stored_files(place, "output") if not file.endswith(".partial")]
     if not files:
         return None
-    place = repr(folder.place)
     if not resume and not force:
-        kind = "exists" if _METADATA in files else "was started"
-        rule = f"{place} {kind}; give `resume=True` to continue it, or `force=True` to start again"
+        rule = f"{place!r} exists; give `resume=True` to continue it, or `force=True` to start over"
         raise InputError("output", rule)
     try:
-        attributes: dict[str, Any] = json.loads(folder.read(_ATTRIBUTES))
-        ours: dict[str, Any] = dict(attributes[_OURS])
+        array = open_array(place, "output", "")
+        ours = dict(array.attrs[_OURS])
     except (InputError, ValueError, TypeError, KeyError):
-        rule = f"{place} contains no votes collected by privote votes"
+        rule = f"{place!r} contains no votes collected by privote votes"
         raise InputError("output", rule) from None
-    check_written(f"output {place}", ours, _FORMAT)
-    if resume:
-        return attributes
-    folder.remove(_METADATA)  # unreadable first: half of it must not be taken for votes
-    folder.remove()
-    if folder.files():  # or they would be taken for what is collected next
-        raise InputError("output", f"{place} has chunks that cannot be removed")
-    return None
+    check_written(f"output {place!r}", ours, _FORMAT)
+    return array if resume else None
 
 
 def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], voters: Sequence[Voter]) -> None:
@@ -246,92 +263,11 @@ def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], voters: Seque
             raise InputError("voters", f"must be the same as before, and {other} is not")
 
 
-# -- folders by path or URL ---------------------------------------------------------------------
+# -- chunks --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Folder:
-    """A folder by its path or URL, reached through fsspec; nothing is made before it is written to.
-
-    ``what`` it is to whoever named it, for messages.
-    """
-
-    place: str
-    what: str = "folder"
-
-    def files(self) -> dict[str, int]:
-        """Return the size of every file in the folder, by its path there; none without a folder."""
-        return stored_files(self.place, self.what)
-
-    def read(self, name: str) -> bytes:
-        """Return what is in a file."""
-        with reached(self.place, self.what):
-            system, path = file_system(self.place)
-            return bytes(system.cat_file(f"{path}/{name}"))
-
-    def write(self, name: str, data: bytes) -> None:
-        """Write a file, durably: it is there as a whole, or as it was before."""
-        with reached(self.place, self.what):
-            system, path = file_system(self.place)
-            system.makedirs(path, exist_ok=True)
-            if is_url(self.place):  # an object is whole or absent by itself
-                system.pipe_file(f"{path}/{name}", data)
-                return
-            with complete(Path(path, name), force=True, shared=True) as part:
-                part.write_bytes(data)
-
-    def remove(self, name: str = "") -> None:
-        """Remove a file, or the folder with all that is in it; nothing if it is not there."""
-        with reached(self.place, self.what), suppress(FileNotFoundError):
-            system, path = file_system(self.place)
-            system.rm(f"{path}/{name}" if name else path, recursive=not name)
-
-
-# -- chunks -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class Grid:
-    """How votes (queries, voters, labels) are cut: ``chunk`` queries of ``group`` voters."""
-
-    queries: int
-    voters: int
-    labels: int
-    chunk: int
-    group: int
-
-    @property
-    def total(self) -> int:
-        """How many chunks there are."""
-        return -(-self.queries // self.chunk) * -(-self.voters // self.group)
-
-    def places(self) -> Iterator[Place]:
-        """Yield the place of every chunk, in the order of the array."""
-        groups = range(-(-self.voters // self.group))
-        return ((run, at) for run in range(-(-self.queries // self.chunk)) for at in groups)
-
-    def span(self, run: int) -> tuple[int, int]:
-        """Return the first query of a run, and where it ends."""
-        return run * self.chunk, min((run + 1) * self.chunk, self.queries)
-
-    def pack(self, votes: Bits) -> bytes:
-        """Return a chunk as Zarr's codecs ``packbits`` and ``crc32`` encode it, padded."""
-        whole = np.zeros((self.chunk, self.group, self.labels), np.bool_)
-        whole[: votes.shape[0], : votes.shape[1]] = votes
-        bits = bytes([-whole.size % 8]) + np.packbits(whole).tobytes()
-        return zlib.crc32(bits).to_bytes(4, "little") + bits
-
-    def metadata(self) -> dict[str, Any]:
-        """Return what Zarr has to know of the array."""
-        shape = [self.queries, self.voters, self.labels]
-        chunks, filters = [self.chunk, self.group, self.labels], [{"id": "packbits"}]
-        facts = {"zarr_format": 2, "dtype": "|b1", "fill_value": False, "order": "C"}
-        filters.append({"id": "crc32"})
-        return {**facts, "shape": shape, "chunks": chunks, "filters": filters, "compressor": None}
-
-
-def _grid(rows: Rows, voters: int, labels: int, chunk: Any, group: Any) -> Grid:
-    """Return how votes are cut: as told, or as suits readers and workers."""
+def _cut(rows: Rows, voters: int, labels: int, chunk: Any, group: Any) -> tuple[int, int]:
+    """Return how votes are cut, in queries and voters: as told, or as suits readers and workers."""
     even = -(-voters // -(-voters // _GROUP))  # groups alike: a smaller one would be padded
     group = even if group is None else min(voters, whole("group", group))
     if chunk is None:
@@ -340,119 +276,101 @@ def _grid(rows: Rows, voters: int, labels: int, chunk: Any, group: Any) -> Grid:
         share = -(-rows.count * -(-voters // group) // _CHUNKS)
         fit = max(1, min(most, max(_FEW, share)))
         chunk = fit if fit < 8 else fit // 8 * 8
-    chunk = min(whole("chunk", chunk), rows.count)
-    return Grid(queries=rows.count, voters=voters, labels=labels, chunk=chunk, group=group)
+    return min(whole("chunk", chunk), rows.count), group
 
 
-def _name(place: Place) -> str:
-    return f"{place[0]}.{place[1]}.0"  # as Zarr calls a chunk; every chunk has all labels
+def _zarr() -> Any:
+    try:
+        import zarr
+    except ImportError:
+        raise missing_extra("files", "collecting votes") from None
+    return zarr
 
 
-def _json(facts: Mapping[str, Any]) -> bytes:
-    return json.dumps(facts, indent=1, sort_keys=True).encode()
+def _made(
+    place: str, shape: tuple[int, int, int], cut: tuple[int, int], facts: Mapping[str, Any]
+) -> Any:
+    """Return a new array without chunks, in place of the votes that were there before."""
+    zarr = _zarr()
+    with reached(place, "output"):
+        return zarr.create_array(
+            place,
+            shape=shape,
+            chunks=(*cut, shape[2]),
+            dtype=np.bool_,
+            compressors=zarr.codecs.ZstdCodec(level=1, checksum=True),
+            attributes=json.loads(json.dumps(facts)),
+            overwrite=True,
+        )
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def _done(array: Any, place: str) -> set[tuple[int, ...]]:
+    """Return the chunks that are there as a whole."""
+    files, key = stored_files(place, "output"), array.metadata.encode_chunk_key
 
-
-@dataclass(frozen=True)
-class _Job:
-    folder: Folder
-    grid: Grid
-    voters: tuple[Voter, ...]
-    rows: Rows
-    label_names: tuple[str, ...] | None
-    bar: Any
-    attributes: dict[str, Any]
-
-    def done(self) -> set[Place]:
-        """Return the chunks that are there as a whole."""
-        files = self.folder.files()
-        return {
-            place for place in self.grid.places() if _name(place) in files and self._sound(place)
-        }
-
-    def _sound(self, place: Place) -> bool:
-        data = self.folder.read(_name(place))
-        return data[:4] == zlib.crc32(data[4:]).to_bytes(4, "little")
-
-    def work(self, done: set[Place], progress: Progress | None, *where: Any) -> None:
-        """Make all chunks that are not done."""
-        self.folder.remove(_METADATA)  # nobody reads votes of which some are being made again
-        self.folder.write(_ATTRIBUTES, _json(self.attributes))
+    def sound(at: tuple[int, ...]) -> bool:
         try:
-            with on_workers(*where):
-                self._round(done, progress)
-            self.rows.check_unchanged()
-        except PrivoteError:
-            if not self.done():  # then nothing is in the way of another try
-                self.folder.remove()
-            raise
-        if len(self.done()) < self.grid.total:  # what is there, not what was said
-            raise InputError("output", "does not store what is written")
+            array.get_block_selection((*at, 0))
+        except Exception:  # zarr's, or a codec's
+            return False
+        return True
 
-    def _round(self, done: set[Place], progress: Progress | None) -> None:
-        """Make every chunk that is not done, once; those of one group of voters together."""
-        claim, grid = _digest(_json(self.attributes)), self.grid
-
-        def tasks() -> Iterator[_Task]:
-            for run, at in sorted(grid.places(), key=lambda place: place[::-1]):
-                if (run, at) not in done:
-                    rows = self.rows.part(*grid.span(run))
-                    voters = self.voters[at * grid.group : (at + 1) * grid.group]
-                    known = (self.label_names, self.bar)
-                    yield _Task(self.folder, claim, grid, (run, at), voters, rows, *known)
-
-        for count, _ in enumerate(each(_cast, tasks(), at_once=_AT_ONCE), start=len(done) + 1):
-            if progress is not None:
-                progress(count, grid.total)
-
-    def finish(self) -> None:
-        """Write what makes the chunks votes: they are all there."""
-        for file in self.folder.files():
-            if PART in file:  # of a process that was killed
-                self.folder.remove(file)
-        self.folder.write(_METADATA, _json(self.grid.metadata()))
+    chunks = np.ndindex(*array.cdata_shape[:2])
+    return {at for at in chunks if key((*at, 0)) in files and sound(at)}
 
 
-@dataclass(frozen=True)
-class _Task:
-    """One chunk, as it is sent to a worker.
+def _claim(array: Any) -> str:
+    """Return the digest of what is collected.
 
-    ``claim`` is the digest of the attributes. A worker may outlive a run that was killed; it must
-    not write into the votes of another one.
+    A worker may outlive a run that was killed; it must not write into the votes of another one.
     """
+    return hashlib.sha256(json.dumps(array.attrs[_OURS], sort_keys=True).encode()).hexdigest()
 
-    folder: Folder
+
+@dataclass(frozen=True, kw_only=True)
+class _Task:
+    """One chunk, as it is sent to a worker: its first query and voter, whom to ask, about what."""
+
+    place: str
     claim: str
-    grid: Grid
-    place: Place
+    start: int
+    first: int
     voters: tuple[Voter, ...]
     rows: Any
-    label_names: tuple[str, ...] | None
+    labels: int | tuple[str, ...]
     bar: Any
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Queries, voters and labels."""
+        labels = self.labels if isinstance(self.labels, int) else len(self.labels)
+        return count_rows(self.rows), len(self.voters), labels
 
 
 def _cast(task: _Task) -> None:
     """Ask the voters of a chunk about its rows, and write what they say: the work sent away."""
-    start, stop = task.grid.span(task.place[0])
-    votes = np.empty((stop - start, len(task.voters), task.grid.labels), np.bool_)
+    rows, _, labels = task.shape
+    votes = np.empty(task.shape, np.bool_)
     with one_thread():
         saved = bool(task.voters[0].place)
         models = _loaded(task.voters) if saved else [voter.function for voter in task.voters]
         for at, (voter, model) in enumerate(zip(task.voters, models, strict=True)):
             try:
                 answer = _answer(model, voter.name, task)
-                votes[:, at] = check_answer(answer, start, stop - start, task.grid.labels, task.bar)
+                votes[:, at] = check_answer(answer, task.start, rows, labels, task.bar)
             except Exception as error:  # a model may fail as it likes
                 why = " ".join(_worded(error).split())[:300]
-                where = f"{voter.label} on queries {start} to {stop - 1}"
+                where = f"{voter.label} on queries {task.start} to {task.start + rows - 1}"
                 sealed = error.sealed if isinstance(error, InputError) else None
                 raise BallotError(f"{where}: {why}", sealed=sealed) from error
-    if _digest(task.folder.read(_ATTRIBUTES)) != task.claim:
-        raise InputError("output", f"{task.folder.place!r} is now used by another run")
-    task.folder.write(_name(task.place), task.grid.pack(votes))
+    with reached(task.place, "output"):
+        zarr = _zarr()
+        with zarr.config.set({"array.write_empty_chunks": True}):
+            array = zarr.open_array(task.place, mode="r+")
+        if _claim(array) != task.claim:
+            raise InputError("output", f"{task.place!r} is now used by another run")
+        voters = slice(task.first, task.first + len(task.voters))
+        array[task.start : task.start + rows, voters] = votes
 
 
 def _answer(model: Any, voter: str, task: _Task) -> Any:
@@ -460,13 +378,13 @@ def _answer(model: Any, voter: str, task: _Task) -> Any:
     rows, student = task.rows, isinstance(model, SavedStudent)
     if callable(model):
         return model(voter, rows.columns() if isinstance(rows, Table) else rows)
-    if student and task.label_names not in (None, tuple(model.label_names)):
-        wanted = shown(task.label_names)
+    if student and task.labels not in (len(model.label_names), tuple(model.label_names)):
+        wanted = shown(task.labels)
         raise InputError(f"has the labels {shown(model.label_names)}, but {wanted} were requested")
     if isinstance(rows, Table):
         rows = rows.for_model(model)
     if task.bar is not None:
-        return label_probabilities(model, rows, task.grid.labels)
+        return label_probabilities(model, rows, task.shape[2])
     if not hasattr(model, "predict"):
         raise InputError("has no predict: give `threshold` to turn its probabilities into votes")
     votes = model.predict(rows)
@@ -492,6 +410,9 @@ class Table:
 
     raw: RawTable
     numeric: frozenset[str]
+
+    def __len__(self) -> int:
+        return len(self.raw)
 
     def __getitem__(self, rows: slice) -> Table:
         return Table(self.raw[rows], self.numeric)
@@ -548,10 +469,9 @@ class Rows:
         with reached(self.file, "rows"):
             return np.array(self.values[start:stop])
 
-    def check_unchanged(self) -> None:
-        """Refuse a file in which something else stands by now."""
-        if self.file and _file_digest(self.file) != self.digest:
-            raise InputError("rows", f"{name_of(self.file)} changed after collecting started")
+    def changed(self) -> bool:
+        """Return whether something else stands in the file by now."""
+        return bool(self.file) and _file_digest(self.file) != self.digest
 
 
 def open_rows(rows: Any) -> Rows:
@@ -588,10 +508,11 @@ def _file_digest(file: str) -> str:
     if not file.endswith(".zarr"):
         with open(file, "rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
-    digest, folder = hashlib.sha256(), Folder(file, "rows")
-    for name in sorted(folder.files()):
-        data = folder.read(name)
-        digest.update(f"{name}\0{len(data)}\0".encode() + data)
+    digest, (system, path) = hashlib.sha256(), file_system(file)
+    with reached(file, "rows"):
+        for name in sorted(stored_files(file, "rows")):
+            data = system.cat_file(f"{path}/{name}")
+            digest.update(f"{name}\0{len(data)}\0".encode() + data)
     return digest.hexdigest()
 
 

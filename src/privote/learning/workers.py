@@ -1,14 +1,13 @@
 """Workers: the same calls in this process, in others, or on other machines, through joblib.
 
 Whoever hands out work says what is to be done and gets the results in order; where it is done is
-up to ``backend``: processes of this machine (loky), or a cluster (Dask, Ray).
+up to joblib: processes of this machine (loky), or a cluster (Dask, Ray) that runs already.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cache, partial
 from itertools import islice
 from typing import Any, TypeVar
@@ -42,86 +41,39 @@ def on_workers(
     count
         How many workers; None: one, or on a cluster as many as it has; -1: as many as there are.
     address
-        Of the scheduler of a cluster that runs; without one Dask and Ray are started here, and
-        ended with the block.
+        Of the scheduler of a cluster; without one, the Dask client or the Ray of this process.
     """
     if backend not in (None, *BACKENDS):
         raise InputError("backend", f"must be one of {', '.join(BACKENDS)}", backend)
-    if address is not None and backend not in ("dask", "ray"):
+    cluster = backend in ("dask", "ray")
+    if address is not None and not cluster:
         raise InputError("address", "needs `backend=dask` or `backend=ray`")
+    if count not in (None, -1):
+        whole("workers", count)
     if count is None and backend is None:
         yield
         return
-    from joblib import cpu_count, parallel_config
+    from joblib import parallel_config
 
-    if count == -1:
-        count = None if address is not None else int(cpu_count())
-    elif count is not None:
-        whole("workers", count)
-    if backend is None:
-        with parallel_config(n_jobs=count):
-            yield
-        return
-    with ExitStack() as stack:
-        cluster = address is not None
-        if backend == "dask":
-            stack.enter_context(_dask(count, address))
-        elif backend == "ray":
-            cluster = stack.enter_context(_ray(count, address))
-        jobs = count if count is not None else -1 if cluster else 1
-        stack.enter_context(parallel_config(backend, n_jobs=jobs))
-        yield
-
-
-@contextmanager
-def _dask(count: int | None, address: str | None) -> Iterator[None]:
+    how: dict[str, Any] = {"n_jobs": count or (-1 if cluster else 1)}
     try:
-        import distributed
+        if backend == "ray":
+            import ray
+            from ray.util.joblib import register_ray
+
+            register_ray()
+            if address is not None:
+                ray.init(address=address, log_to_driver=False)
+        elif address is not None:
+            how["scheduler_host"] = address
+        config = parallel_config(**how) if backend is None else parallel_config(backend, **how)
     except ImportError:
-        raise missing_extra("dask", "working on Dask") from None
-    own: dict[str, Any] = {"n_workers": count or 1, "threads_per_worker": 1}
-    own |= {"dashboard_address": None, "silence_logs": logging.CRITICAL}
-    with _reached("Dask", address):
-        client = distributed.Client(**own) if address is None else distributed.Client(address)
-    with client:
-        yield
-
-
-@contextmanager
-def _ray(count: int | None, address: str | None) -> Iterator[bool]:
-    """Start or join Ray, unless it is joined already; yield whether it is a cluster's."""
-    try:
-        import ray
-        from ray.util.joblib import register_ray
-    except ImportError:
-        raise missing_extra("ray", "working on Ray") from None
-    register_ray()
-    # It tells every time that a pool of its own takes no context, which joblib always gives.
-    logging.getLogger("ray.util.multiprocessing.pool").setLevel(logging.CRITICAL)
-    if ray.is_initialized() and address is None:
-        yield True
-        return
-    quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL}
-    with _reached("Ray", address):
-        if address is None:
-            ray.init(num_cpus=count or 1, include_dashboard=False, **quiet)
-        else:
-            ray.init(address=address, **quiet)
-    try:
-        yield address is not None
-    finally:
-        ray.shutdown()
-
-
-@contextmanager
-def _reached(what: str, address: str | None) -> Iterator[None]:
-    try:
-        yield
+        raise missing_extra(str(backend), f"working on {str(backend).title()}") from None
     except Exception as error:  # each library has its own tree
-        why = " ".join(str(error).split())[:200] or type(error).__name__
-        if address is None:
-            raise InputError(f"{what} cannot be started on this machine: {why}") from None
-        raise InputError("address", f"has no scheduler of {what}: {why}", address) from None
+        why = shown(" ".join(str(error).split()))
+        raise InputError("address", f"leads to no scheduler: {why}", address) from None
+    with config:
+        yield
 
 
 def each(

@@ -40,7 +40,7 @@ _SEATS = 300  # more voters are taken as so many, with as much noise for each
 _SHARPEST = 50  # voters over noise: less noise changes next to no label
 _KINDS = 16  # more labels are taken in so many groups
 _WIDE = 5.0  # deviations of the noise that are looked at
-_MOST = 10**7
+_MOST = 10**12
 
 
 @dataclass(frozen=True, kw_only=True)

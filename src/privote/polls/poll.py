@@ -95,7 +95,7 @@ def poll(
         confidence=confidence,
     )
     account = Account(ledger=ledger, dataset=dataset, budget=budget)
-    title = title or _title(ballots, source)
+    title = title or title_of(ballots, source)
     return Polling(ballots, plan, title, account, Entropy(seed)).result(resume=resume)
 
 
@@ -217,6 +217,7 @@ def draw(plan: PollPlan, ballots: PollBallots, entropy: Entropy) -> Drawn:
     return Drawn(winners=winners, counts=np.concatenate(counts) if counts else None)
 
 
-def _title(ballots: PollBallots, source: Any) -> str:
+def title_of(ballots: PollBallots, source: Any) -> str:
+    """Return the title in a file, or else the file's name."""
     title = ballots.meta.get("TITLE") or ballots.meta.get("description")
     return title or (Path(source).stem if isinstance(source, str | Path) else "A poll")

@@ -71,7 +71,7 @@ class Command:
     text: str
 
 
-Block = str | Facts | TableBlock | Figure | Command
+Block = str | tuple[str, ...] | Facts | TableBlock | Figure | Command
 
 
 def drawn(caption: str, draw: Callable[[], str]) -> Block:
@@ -90,7 +90,7 @@ def listed(rows: Iterable[Fact], caption: str) -> TableBlock:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A heading and what stands under it: paragraphs (plain text), facts, tables, figures."""
+    """A heading and what stands under it: paragraphs (text), lists, facts, tables, figures."""
 
     heading: str
     blocks: Sequence[Block] = ()
@@ -189,6 +189,9 @@ def _block(block: Block, ids: Iterator[int]) -> str:
         # Two drawings on one page must not share names of their parts.
         drawing = _NAMES.sub(f"f{next(ids)}-", block.svg)
         return f"<figure>{drawing}<figcaption>{escape(block.caption)}</figcaption></figure>"
+    if isinstance(block, tuple):
+        items = "".join(f"<li>{escape(text)}</li>" for text in block)
+        return f'<ul class="columns">{items}</ul>'
     if isinstance(block, Command):
         return f'<pre tabindex="0"><code>{escape(block.text.strip())}</code></pre>'
     return _paragraphs(block)

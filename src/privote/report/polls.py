@@ -4,79 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from privote.accounting.renyi import rounded_up
-from privote.errors import InputError
-from privote.files import complete
 from privote.guarantees import OWNER_ONLY, SIMULATED
 from privote.polls import PollResult, Share
 from privote.polls.planning import PollPlan
 from privote.polls.result import UNCERTAIN, marked
 
-from .page import Bar, Facts, Section, TableBlock, render_page
+from .page import Bar, Block, Facts, Section, TableBlock, listed, render_page
+from .tables import bill
 
 Plans = Mapping[str, Sequence[PollPlan]]  # for winners alone, or with shares: one an epsilon
 
+UNCOUNTED = (
+    "No ledger: the budget covers this poll only. Each further poll of the same people adds to it."
+)
 _SHOWN = 25  # rows that fit on the sheet
-_LISTED = 6  # winners in a table; more are one paragraph
+_LISTED = 6  # winners in a table; more are a list in columns
 _CALLS = {"above": "above the quota", "below": "not above the quota"}
+_PROMISED = ("epsilon", "delta", "total", "budget", "protects", "meaning", "made_at", "drawn")
+
+
+def poll_bill(result: PollResult, output: Path | None) -> dict[str, str]:
+    """Return the bill of a poll."""
+    publish = "publish the winners" if output is None else f"publish {output / 'poll.html'}"
+    return bill(
+        result.guarantee,
+        result=result.brief()["winners"],
+        quality=f"decides {result.plan.decides}",
+        following=f"{publish}; --verbose shows the statement",
+    )
 
 
 def poll_page(result: PollResult) -> str:
     """Return the page to publish: nothing that was not paid for, and no true count."""
     sections: list[Section] = []
+    guarantee = result.guarantee
     for question, part in result.by_question():
         lead = f"{question}: " if question else ""
         facts = [] if sections else [_facts(result)]
-        sections.append(Section(heading=f"{lead}Winners", blocks=[_winners(part), *facts]))
+        sections.append(Section(heading=f"{lead}Winners", blocks=[*_winners(part), *facts]))
         if part.shares is not None:
             sections.append(Section(heading=f"{lead}Shares", blocks=_shares(part, part.shares)))
-    words = [f"{row.name}: {row.text}." for row in result.guarantee.rows()]
-    sections.append(Section(heading="What is promised", blocks=[*words, *result.notes]))
-    whose = "ballots" if result.roll is None else "people voted"
-    notices = [SIMULATED] if result.guarantee.simulated else []
-    if result.plan.chance:
-        notices.append(result.plan.chance)
+    rows = [row for row in guarantee.rows() if row.key in _PROMISED]
+    notes = " ".join(f"{note[:1].upper()}{note[1:]}." for note in guarantee.notes)
+    digest = f"Digest of this outcome: {result.facts()['digest']}"
+    blocks = [listed(rows, "The guarantee."), notes, digest]
+    sections.append(Section(heading="What is promised", blocks=blocks))
+    notices = [SIMULATED] if guarantee.simulated else []
+    notices += [result.plan.chance] if result.plan.chance else []
+    notices += [UNCOUNTED] if guarantee.standing is None else []
+    voters = f"{result.plan.size.voters:,}"
+    who = f"{voters} ballots" if result.roll is None else f"{voters} people voted"
+    public = "" if result.roll is None else " Who voted is public; how they voted is not."
     return render_page(
         title=result.title,
-        intro=f"{result.plan.size.voters:,} {whose} on {len(result.options):,} options. Ballots "
-        "stay secret; noise was added before anything was written here.",
+        intro=f"{who} on {len(result.options):,} options. Ballots stay secret; noise was added "
+        f"before anything was written here.{public}",
         sections=sections,
         notices=notices,
         one_sheet=True,
     )
-
-
-def pages(folder: str | Path, *, owner: bool = False, force: bool = False) -> dict[str, Path]:
-    """Return the files that a poll's pages will be; refuse those that are there already.
-
-    ``poll.html`` to publish and ``poll.json`` with the same numbers; with ``owner`` also a page for
-    the owner's eyes, which only the owner may read: beside the folder (:func:`owners_page`), since
-    a folder is published whole.
-    """
-    place = Path(folder)
-    files = {"json": place / "poll.json", "html": place / "poll.html"}
-    if owner:
-        files["owner"] = owners_page(place)
-    for file in files.values():
-        if file.exists() and not force:
-            raise InputError("output", f"{str(file)!r} exists; give `force=True` to overwrite it")
-    return files
-
-
-def write_pages(files: Mapping[str, Path], result: PollResult, *, force: bool = False) -> None:
-    """Write what :func:`pages` named, durably."""
-    texts = {"json": PollResult.json, "html": poll_page, "owner": owner_view}
-    for what, file in files.items():
-        with complete(file, force=force, owner_only=what == "owner") as part:
-            part.write_text(texts[what](result), encoding="utf-8")
-
-
-def owners_page(folder: str | Path) -> Path:
-    """Return where the owner's view lies: beside the folder that is published, called after it."""
-    place = Path(folder)
-    name = place.resolve().name or "poll"
-    return (place / ".." if place.name in ("", "..") else place.parent) / f"{name}-owner.html"
 
 
 def owner_view(result: PollResult) -> str:
@@ -115,9 +104,9 @@ def owner_view(result: PollResult) -> str:
     )
 
 
-def _winners(result: PollResult) -> TableBlock | str:
+def _winners(result: PollResult) -> list[Block]:
     if not result.winners:
-        return f"No option won. Rule: {result.plan.outcome.describe()}."
+        return [f"No option won. Rule: {result.plan.outcome.describe()}."]
     ranked, unsure = result.shares is not None, result.uncertain
     caption = f"Rule: {result.plan.outcome.describe()}."
     if not ranked and len(result.winners) > 1:
@@ -125,14 +114,14 @@ def _winners(result: PollResult) -> TableBlock | str:
     if unsure:
         caption += " Uncertain winners might not have won without the noise."
     if len(result.winners) > _LISTED:
-        return f"{'; '.join(marked(result))}. {caption}"
+        return [tuple(marked(result)), caption]
     rows = []
     for place, name in enumerate(result.winners, 1):
-        row = {"": place, "option": name} if ranked else {"option": name}
+        row: dict[str, Any] = {"": place, "option": name} if ranked else {"option": name}
         if result.plan.judges:
             row["seat"] = UNCERTAIN if name in unsure else "decided"
         rows.append(row)
-    return TableBlock(caption=caption, rows=rows)
+    return [TableBlock(caption=caption, rows=rows)]
 
 
 def _facts(result: PollResult) -> Facts:

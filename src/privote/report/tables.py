@@ -22,6 +22,7 @@ from rich.text import Text
 from privote.accounting.renyi import rounded_up
 from privote.errors import InputError, printable
 from privote.guarantees import OWNER_ONLY, SANITIZED, UNCONDITIONAL, Guarantee
+from privote.polls.result import UNCERTAIN
 from privote.votes.cells import cell_of
 from privote.votes.tables import write_header
 
@@ -35,7 +36,6 @@ FIGURES_MEAN = (
     "(0.5 for random scores). MAP: mean average precision. Each is a mean over labels; 1 is best."
 )
 
-UNCERTAIN = "uncertain"  # a winner that noise alone may have made
 _MARK_STYLES = {UNCONDITIONAL: "green", SANITIZED: "yellow", OWNER_ONLY: "bold red"}
 _MARK_NAMES = {UNCONDITIONAL: "open", SANITIZED: "care", UNCERTAIN: "care", OWNER_ONLY: "sealed"}
 _COSTS = {"epsilon", "delta", "price", "cost", "used", "spent", "ε", "δ"}

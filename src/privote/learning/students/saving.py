@@ -37,7 +37,7 @@ _TABLE = "table.json"  # how rows of a table become numbers
 # Types beyond scikit-learn's own that a file may hold: they only compute.
 _OURS = (
     "privote.guarantees.guarantee.Guarantee",
-    "privote.ledger.Standing",
+    "privote.ledger.events.Standing",
     "privote.learning.direct.linear.DPLinear",
     "privote.learning.direct.linear.DPMoments",
     "privote.learning.embedding.Centre",
