@@ -388,6 +388,48 @@ class Network:
     async def serving(self, listen: str, handle: Handler) -> AsyncIterator[int]:
         """Serve pinned callers with mutual TLS while the block runs; yields the port."""
 
+        async def call(request: bytes, context: Any) -> bytes:
+            async with self._caller(context) as peer:
+                return encode(await handle(peer, decode(request, self.most_message)))
+
+        server = grpc.aio.server(
+            options=_options(self.most_message),
+            maximum_concurrent_rpcs=self.most_calls * (len(self.callers) + 1),
+        )
+        methods = {
+            "call": grpc.unary_unary_rpc_method_handler(call),
+            "stream": grpc.stream_stream_rpc_method_handler(self._stream),
+        }
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
+        try:
+            port = server.add_secure_port(listen, self._credentials())
+        except RuntimeError:
+            raise InputError("listen", "must be a free HOST:PORT of this machine", listen) from None
+        await server.start()
+        watch = asyncio.create_task(self._watch())
+        try:
+            yield port
+        finally:
+            watch.cancel()
+            await server.stop(1.0)
+
+    async def _stream(self, _: Any, context: Any) -> None:
+        """Hand a caller's stream to the session that expects it, until that is over."""
+        async with self._caller(context) as peer:
+            session = str(dict(context.invocation_metadata()).get(SESSION_KEY, ""))
+            over, coming = asyncio.Event(), self._expected.get((peer, session))
+            if coming is None or coming.done():
+                raise PeerError("no such session is expected")
+
+            async def end() -> None:
+                over.set()
+
+            coming.set_result(_Stream(context, end))
+            await over.wait()
+
+    def _credentials(self) -> Any:
+        """Return our certificate and the pinned ones, read anew for every handshake."""
+
         def configuration() -> Any:
             key, certificate = self.own.read()
             roots = self.trust.bundle() or certificate
@@ -401,45 +443,7 @@ class Network:
                 log("certificates cannot be read", WARNING, why=printable(str(error)))
                 return None  # those that were read before
 
-        async def call(request: bytes, context: Any) -> bytes:
-            async with self._caller(context) as peer:
-                message = decode(request, self.most_message)
-                return encode(await handle(peer, message))
-
-        async def stream(_: Any, context: Any) -> None:
-            async with self._caller(context) as peer:
-                session = str(dict(context.invocation_metadata()).get(SESSION_KEY, ""))
-                over, coming = asyncio.Event(), self._expected.get((peer, session))
-                if coming is None or coming.done():
-                    raise PeerError("no such session is expected")
-
-                async def end() -> None:
-                    over.set()
-
-                coming.set_result(_Stream(context, end))
-                await over.wait()
-
-        server = grpc.aio.server(
-            options=_options(self.most_message),
-            maximum_concurrent_rpcs=self.most_calls * (len(self.callers) + 1),
-        )
-        methods = {
-            "call": grpc.unary_unary_rpc_method_handler(call),
-            "stream": grpc.stream_stream_rpc_method_handler(stream),
-        }
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
-        credentials = grpc.dynamic_ssl_server_credentials(configuration(), current, True)
-        try:
-            port = server.add_secure_port(listen, credentials)
-        except RuntimeError:
-            raise InputError("listen", "must be a free HOST:PORT of this machine", listen) from None
-        await server.start()
-        watch = asyncio.create_task(self._watch())
-        try:
-            yield port
-        finally:
-            watch.cancel()
-            await server.stop(1.0)
+        return grpc.dynamic_ssl_server_credentials(configuration(), current, True)
 
     async def _watch(self) -> None:
         """Log handshakes that no call followed; gRPC itself does not tell who they were."""
