@@ -147,6 +147,7 @@ def test_trust_is_read_anew_and_rejected_callers_are_logged(
             there.parties["south"].transport.callers = frozenset()  # type: ignore[attr-defined]
             with refused(None, m.Disconnected):
                 await east.transport.call("south", hello, 5.0)
+            await asyncio.sleep(0.3)
             return first
 
     answers = asyncio.run(run())

@@ -449,11 +449,12 @@ class Network:
         """Log handshakes that no call followed; gRPC itself does not tell who they were."""
         while True:
             await asyncio.sleep(_PERIOD)
-            failed = self._handshakes - len(self._seen)
-            if failed > 0:
+            handshakes = self._handshakes
+            await asyncio.sleep(_PERIOD / 10)  # for the call after the last of them
+            if (failed := handshakes - len(self._seen)) > 0:
                 why = "no TLS, or a certificate that is not pinned here"
                 log("handshakes failed", WARNING, site=self.own.name, count=failed, why=why)
-            self._handshakes, self._seen = 0, set()
+            self._handshakes, self._seen = self._handshakes - handshakes, set()
 
     @asynccontextmanager
     async def _caller(self, context: Any) -> AsyncIterator[str]:
