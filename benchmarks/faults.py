@@ -169,7 +169,7 @@ def in_child(job: Callable[[], int], seconds: float | None = None) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-# -- what must hold ----------------------------------------------------------------------------------
+# -- what must hold --------------------------------------------------------------------------------
 
 
 def outputs(folder: Path) -> dict[str, str]:

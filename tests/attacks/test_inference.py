@@ -13,8 +13,8 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, datetime, timedelta
 from dataclasses import replace
+from datetime import date, datetime, timedelta
 from functools import partial
 from itertools import count
 from pathlib import Path

@@ -118,4 +118,3 @@ def test_the_norm_of_a_lone_person_is_the_one_it_has_among_others(monkeypatch, l
         found.append([each.tobytes() for each in norms if np.shape(each) == (persons,)])
         norms.clear()
     assert b"".join(found[0]) == b"".join(found[1])
-

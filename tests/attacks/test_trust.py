@@ -17,7 +17,6 @@ from tests.cli.conftest import invoke, write_rows
 from tests.refusals import refused
 
 import privote as pv
-from privote.guarantees import Guarantee
 from privote.ledger import digest_of
 from privote.release import digest_of_facts
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import re
 import signal
 import time
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import REPOSITORY
 from tests.ledger.conftest import Server, enter, entries, free_port, own_files, started
 from tests.refusals import refused
 
