@@ -579,8 +579,6 @@ def _check(mechanism: Any, guarantee: Any, account: Account, plan_for: Any) -> N
     if not named and guarantee == "data-dependent":
         rule = f"must be named with `guarantee={guarantee}`, which does not set the noise"
         raise InputError("mechanism", rule, mechanism)
-    if account.budget is not None and account.ledger is None:
-        raise InputError("budget", "needs a `ledger`, which keeps it", account.budget)
     if plan_for is not None and account.ledger is None:
         raise InputError("plan_for", "needs a `ledger`, which keeps what is left for later calls")
     if plan_for is not None and named:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ..accounting.filters import check_charge, largest_part
 from ..accounting.renyi import DEFAULT_ORDERS, Floats, rounded_up
-from ..errors import BudgetError, InputError
+from ..errors import BudgetError, InputError, positive
 from .events import (
     AllowanceState,
     Budget,
@@ -47,6 +47,13 @@ class Account:
     ledger: Any = None
     dataset: str = "default"
     budget: float | None = None
+
+    def __post_init__(self) -> None:
+        check_name("dataset", self.dataset)
+        if self.budget is not None:
+            positive("budget", self.budget)
+            if self.ledger is None:
+                raise InputError("budget", "needs a `ledger`, which keeps it", self.budget)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..accounting.renyi import DEFAULT_ORDERS, Floats
 from ..entropy import Entropy
-from ..errors import InputError, PrivoteWarning
+from ..errors import PrivoteWarning
 from ..guarantees import GAUSSIAN, RENYI, Guarantee, worded
 from ..ledger import Account, Budget, Ledger, Outcome, Request, Run
 from .ballots import PollBallots
@@ -110,8 +110,6 @@ class Polling:
     entropy: Entropy
 
     def __post_init__(self) -> None:
-        if self.account.budget is not None and self.account.ledger is None:
-            raise InputError("budget", "needs a `ledger`, which keeps it", self.account.budget)
         self.cost.warn(self.ballots.voters)
         if self.plan.chance:
             warnings.warn(self.plan.chance, PrivoteWarning, stacklevel=4)
