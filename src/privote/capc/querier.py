@@ -68,6 +68,8 @@ class QueryingParty(Party):
             return self._stored(batch)
         except (PrivoteError, OSError, asyncio.CancelledError) as error:
             if self._journal.phase(batch) is None:
+                if isinstance(error, asyncio.CancelledError):
+                    raise PeerError("stopped before anything was charged") from None
                 raise
             may = "may be" if self._journal.phase(batch) == REQUESTED else "is"
             why = str(error) or "it was stopped"
