@@ -78,16 +78,16 @@ def open(name: str, **options: Any) -> MultiLabelData:
     options
         What the loader of that name takes, for example ``part`` and ``views``.
     """
-    kind, _, place = name.partition(":")
+    kind, _, path = name.partition(":")
     if kind not in DATASETS:
         rule = f"must be one of {', '.join(DATASETS)}, followed by a colon and a path"
         raise InputError("data", rule, name)
-    if (kind == "scenes") is bool(place):
-        rule = "needs no path: it is embedded" if place else "needs a path after a colon"
+    if (kind == "scenes") is bool(path):
+        rule = "needs no path: it is embedded" if path else "needs a path after a colon"
         raise InputError("data", rule, name)
     loader = DATASETS[kind]
-    known = inspect.signature(load_scenes if kind == "scenes" else loader).parameters
+    taken_by = inspect.signature(load_scenes if kind == "scenes" else loader).parameters
     for option in options:
-        if option not in known:
-            raise InputError(option, f"is not an option of {kind}; it takes {', '.join(known)}")
-    return loader(place, **options) if place else loader(**options)
+        if option not in taken_by:
+            raise InputError(option, f"is not an option of {kind}; it takes {', '.join(taken_by)}")
+    return loader(path, **options) if path else loader(**options)

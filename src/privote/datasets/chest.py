@@ -119,13 +119,13 @@ def chexpert(
     names = _chosen(labels, _LABELLED, PAPER_LABELS["chexpert"])
     (path, sex, age, side, view), Y = _labelled(file, CHEXPERT, facts, names, uncertain, blank)
     # A path begins with the name of the release, which may have been unpacked under another.
-    ids = np.array([one.partition("/")[2] for one in path.tolist()], dtype=np.str_)
+    ids = np.array([path_text.partition("/")[2] for path_text in path.tolist()], dtype=np.str_)
     data = MultiLabelData(
         X=None,
         Y=Y,
         label_names=names,
         ids=ids,
-        groups=np.array([_patient(one, file) for one in ids.tolist()], dtype=np.str_),
+        groups=np.array([_patient(path_text, file) for path_text in ids.tolist()], dtype=np.str_),
         columns={"view": np.where(side == "Lateral", "L", view), "sex": sex, "age": age},
         name=f"chexpert {file.name.partition('.')[0]}",
     )
@@ -134,7 +134,7 @@ def chexpert(
         CHEXPERT,
         views,
         size if images else None,
-        lambda some: [file.parent / one for one in some.ids.tolist()],
+        lambda some: [file.parent / path_text for path_text in some.ids.tolist()],
     )
 
 
@@ -178,12 +178,12 @@ def mimic(
 
     names = _chosen(labels, _LABELLED, PAPER_LABELS["mimic"])
     (studies,), Y = _labelled(table("chexpert"), MIMIC, ("study_id",), names, uncertain, blank)
-    place = {study: row for row, study in enumerate(studies.tolist())}
-    if len(place) < len(studies):  # one row would label the images of another
+    row_of = {study: row for row, study in enumerate(studies.tolist())}
+    if len(row_of) < len(studies):  # one row would label the images of another
         raise InputError("folder", "must have one row of labels a study, and some study has two")
     facts = ("dicom_id", "subject_id", "study_id", "ViewPosition")
     dicom, subject, study, view = columns(table("metadata"), facts, MIMIC)
-    row = np.array([place.get(one, -1) for one in study.tolist()], dtype=np.int64)
+    row = np.array([row_of.get(study_id, -1) for study_id in study.tolist()], dtype=np.int64)
     keep = row >= 0
     if part is not None:
         name, side = columns(table("split"), ("dicom_id", "split"), MIMIC)
@@ -239,12 +239,15 @@ def padchest(
     names = _chosen(labels, PAPER_LABELS["padchest"], PAPER_LABELS["padchest"])
     file = _table(folder, ["PADCHEST_*.csv", "PADCHEST_*.csv.gz"], PADCHEST)
     facts = ("ImageID", "ImageDir", "PatientID", "Projection", "MethodLabel", "Labels")
-    name, place, patient, view, method, listed = columns(file, facts, PADCHEST)
+    name, folder_name, patient, view, method, listed = columns(file, facts, PADCHEST)
 
     @cache  # many records have the same findings
     def votes(text: str) -> list[bool]:
-        said = _findings(text, file)
-        return [any(w in one for one in said for w in PADCHEST_WORDS[label]) for label in names]
+        findings = _findings(text, file)
+        return [
+            any(w in finding for finding in findings for w in PADCHEST_WORDS[label])
+            for label in names
+        ]
 
     data = MultiLabelData(
         X=None,
@@ -255,15 +258,15 @@ def padchest(
         columns={"view": view, "method": method, "findings": listed},
         name="padchest",
     )
-    folder_of = dict(zip(name.tolist(), place.tolist(), strict=True))
+    folder_of = dict(zip(name.tolist(), folder_name.tolist(), strict=True))
 
     def paths(some: MultiLabelData) -> list[Path]:
         home = file.parent  # flat, or in numbered folders
-        places = [(home / folder_of[one] / one, home / one) for one in some.ids.tolist()]
+        places = [(home / folder_of[image] / image, home / image) for image in some.ids.tolist()]
         return [numbered if numbered.is_file() else flat for numbered, flat in places]
 
-    known = data.take(~np.isin(listed, ("", "nan")))
-    return _taken(known, PADCHEST, views, size if images else None, paths)
+    usable = data.take(~np.isin(listed, ("", "nan")))
+    return _taken(usable, PADCHEST, views, size if images else None, paths)
 
 
 def nih(
@@ -300,12 +303,12 @@ def nih(
 
     @cache
     def votes(text: str) -> list[bool]:
-        said = set(text.split("|")) - {"No Finding"}
-        unknown = said - set(PAPER_LABELS["nih"])
+        findings = set(text.split("|")) - {"No Finding"}
+        unknown = findings - set(PAPER_LABELS["nih"])
         if unknown:
             sealed = f"it is {shown(sorted(unknown)[0])}"
             raise InputError(f"{file}: a finding must be one of the 14", sealed=sealed)
-        return [name in said for name in names]
+        return [name in findings for name in names]
 
     data = MultiLabelData(
         X=None,
@@ -322,10 +325,10 @@ def nih(
 
     def paths(some: MultiLabelData) -> list[Path]:
         home = file.parent / "images"  # or one folder for each archive
-        found = {} if home.is_dir() else {p.name: p for p in home.parent.glob("images_*/images/*")}
-        if not found and not home.is_dir():
+        files = {} if home.is_dir() else {p.name: p for p in home.parent.glob("images_*/images/*")}
+        if not files and not home.is_dir():
             raise absent(f"the folder {home}", NIH)
-        return [found.get(name, home / name) for name in some.ids.tolist()]
+        return [files.get(name, home / name) for name in some.ids.tolist()]
 
     return _taken(data, NIH, views, size if images else None, paths)
 
@@ -372,11 +375,11 @@ def _taken(
     if views is not None:
         if isinstance(views, str) or not views:
             raise InputError("views", "must be a list of views", views)
-        known = ", ".join(sorted(set(data.columns["view"].tolist()) - {""}))
+        views_there = ", ".join(sorted(set(data.columns["view"].tolist()) - {""}))
         data = data.take(np.isin(data.columns["view"], list(views)))
         if not len(data):
             rule = "must be views that records have"
-            raise InputError("views", rule, views, sealed=f"there are {known}")
+            raise InputError("views", rule, views, sealed=f"there are {views_there}")
     if size is None:
         return data
     files = paths(data)

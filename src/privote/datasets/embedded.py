@@ -118,17 +118,17 @@ def load_scenes(
     Scenes
         256 pixels and ten labels, each present in about 0.23 of the scenes.
     """
-    given = {"private": private, "public": public, "test": test}
-    sizes = {name: whole(name, size) for name, size in given.items()}
+    counts = {"private": private, "public": public, "test": test}
+    sizes = {name: whole(name, size) for name, size in counts.items()}
     # One stream for each kind, so that the size of one does not change another.
     children = np.random.SeedSequence(whole("seed", seed, 0)).spawn(3)
     streams = (np.random.default_rng(child) for child in children)
-    made: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     for (name, size), pool, rng in zip(sizes.items(), digit_pools(), streams, strict=True):
         X, Y, sources = _compose(pool, size, rng)
-        made |= {f"X_{name}": X, f"Y_{name}": Y, f"sources_{name}": sources}
+        arrays |= {f"X_{name}": X, f"Y_{name}": Y, f"sources_{name}": sources}
     return Scenes(
-        **made,
+        **arrays,
         ids_private=np.array([f"private-{i:06d}" for i in range(private)]),
         label_names=tuple(f"digit {d}" for d in range(10)),
         seed=int(seed),
@@ -140,12 +140,12 @@ def scene_data(**options: Any) -> MultiLabelData:
 
     ``options`` are those of :func:`load_scenes`.
     """
-    made = load_scenes(**options)
-    parts = {side: (getattr(made, f"X_{side}"), getattr(made, f"Y_{side}")) for side in SIDES}
+    scenes = load_scenes(**options)
+    parts = {side: (getattr(scenes, f"X_{side}"), getattr(scenes, f"Y_{side}")) for side in SIDES}
     return MultiLabelData(
         X=np.concatenate([X for X, _ in parts.values()]),
         Y=np.concatenate([Y for _, Y in parts.values()]),
-        label_names=made.label_names,
+        label_names=scenes.label_names,
         ids=np.array(
             [f"{side}-{row:06d}" for side, (X, _) in parts.items() for row in range(len(X))]
         ),
@@ -269,7 +269,7 @@ def load_patients(n: int = 3000, seed: int = 0) -> MultiLabelData:
         Y=Y,
         label_names=PATIENT_LABELS,
         ids=np.array([f"visit-{row:06d}" for row in range(n)]),
-        groups=np.array([f"patient-{one:06d}" for one in person]),
+        groups=np.array([f"patient-{number:06d}" for number in person]),
         feature_names=tuple(columns),
         name="patients",
     )
@@ -277,9 +277,9 @@ def load_patients(n: int = 3000, seed: int = 0) -> MultiLabelData:
 
 def _gaps(rng: np.random.Generator, cells: npt.NDArray[Any], share: float) -> npt.NDArray[Any]:
     """Return cells as texts, a share of them empty."""
-    made = cells.astype(object)
-    made[rng.random(len(cells)) < share] = ""
-    return made
+    texts = cells.astype(object)
+    texts[rng.random(len(cells)) < share] = ""
+    return texts
 
 
 def _notes(rng: np.random.Generator, Y: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -287,9 +287,9 @@ def _notes(rng: np.random.Generator, Y: npt.NDArray[Any]) -> npt.NDArray[Any]:
     for row in Y:
         chance = np.where(row == 1, 0.3, 0.05)  # a sign may be left out, and may mean nothing
         drawn = rng.random((len(_SIGNS), 4)) < chance[:, None]
-        said = [_SIGNS[ill][sign] for ill, sign in np.argwhere(drawn).tolist()]
-        said += rng.choice(_ANYWAY, 2, replace=False).tolist()
-        notes.append(", ".join(rng.permutation(said).tolist()))
+        phrases = [_SIGNS[ill][sign] for ill, sign in np.argwhere(drawn).tolist()]
+        phrases += rng.choice(_ANYWAY, 2, replace=False).tolist()
+        notes.append(", ".join(rng.permutation(phrases).tolist()))
     return np.array(notes)
 
 

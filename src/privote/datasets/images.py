@@ -90,8 +90,8 @@ class Images:
         if isinstance(chosen, str):
             return self._read(chosen)
         batch = np.empty((len(chosen), *self.shape[1:]), dtype=np.float32)
-        for place, path in enumerate(chosen):
-            batch[place] = self._read(path)
+        for index, path in enumerate(chosen):
+            batch[index] = self._read(path)
         return batch
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:

@@ -56,7 +56,7 @@ def mulan(path: str | Path, xml: str | Path | None = None) -> MultiLabelData:
     file = Path(path)
     attributes, table = read_arff(lines_of(file, MULAN), str(file))
     names = _label_names(_beside(file) if xml is None else Path(xml))
-    places = {name: place for place, name in enumerate(attributes)}
+    places = {name: column for column, name in enumerate(attributes)}
     unknown = [name for name in names if name not in places]
     if unknown:
         raise InputError(f"{file} has no attribute {unknown[0]!r}, which its .xml names as a label")
@@ -68,7 +68,7 @@ def mulan(path: str | Path, xml: str | Path | None = None) -> MultiLabelData:
         X=X,
         Y=_votes(Y if isinstance(Y, np.ndarray) else Y.toarray(), names, file),
         label_names=names,
-        feature_names=tuple(attributes[place] for place in features),
+        feature_names=tuple(attributes[column] for column in features),
         ids=np.array([f"{stem}:{row}" for row in range(table.shape[0])], dtype=np.str_),
         name=stem,
     )
@@ -81,8 +81,8 @@ def _stem(file: Path) -> str:
 def _beside(file: Path) -> Path:
     """Return the .xml next to an .arff file."""
     whole = _stem(file).removesuffix("-train").removesuffix("-test")
-    own = file.with_name(f"{_stem(file)}.xml")
-    return own if own.is_file() else file.with_name(f"{whole}.xml")
+    sibling = file.with_name(f"{_stem(file)}.xml")
+    return sibling if sibling.is_file() else file.with_name(f"{whole}.xml")
 
 
 def _label_names(xml: Path) -> tuple[str, ...]:
@@ -178,7 +178,7 @@ def _codes(kind: str) -> Codes:
     try:
         return {word: float(word) for word in words}
     except ValueError:
-        return {word: float(place) for place, word in enumerate(words)}
+        return {word: float(index) for index, word in enumerate(words)}
 
 
 def _row(text: str, codes: list[Codes], sparse: bool) -> dict[int, float]:
@@ -186,7 +186,8 @@ def _row(text: str, codes: list[Codes], sparse: bool) -> dict[int, float]:
     if not sparse:
         cells = _cells(text)
         return {
-            at: _value(cell, of) for at, (cell, of) in enumerate(zip(cells, codes, strict=True))
+            column: _value(cell, of_cell)
+            for column, (cell, of_cell) in enumerate(zip(cells, codes, strict=True))
         }
     if text[0] + text[-1] != "{}":
         raise ValueError

@@ -84,8 +84,8 @@ def pictures(
             rule = f"{len(left)} pictures in {home.name} have no row in {rows.name}"
             raise InputError(rule, sealed=f"the first is {shown(left[0])}")
         files = listed
-        taken = [column, *([group_column] if group_column else [])]
-        Y, names = _labels(rows, labels, taken)
+        used = [column, *([group_column] if group_column else [])]
+        Y, names = _labels(rows, labels, used)
         if group_column is not None:
             groups = names_in(rows.only([group_column]), group_column, differ=False)
     return MultiLabelData(
@@ -109,18 +109,18 @@ def _file_column(rows: RawTable, asked: str | None) -> str:
 
 def _files(rows: RawTable, column: str, files: Sequence[str]) -> list[str]:
     """Return the picture of each row: its cell, or the one file that its cell is the start of."""
-    known = dict.fromkeys(files)
+    names = dict.fromkeys(files)
     stems: dict[str, list[str]] = {}
     for file in files:
         stems.setdefault(file.rpartition(".")[0], []).append(file)
-    found: dict[str, int] = {}
+    rows_by_file: dict[str, int] = {}
     for row, cell in enumerate(rows.columns[column].tolist()):
         name = name_of(cell).replace("\\", "/").removeprefix("./")
-        match = [name] if name in known else stems.get(name, [])
-        if len(match) != 1 or found.setdefault(match[0], row) != row:
+        match = [name] if name in names else stems.get(name, [])
+        if len(match) != 1 or rows_by_file.setdefault(match[0], row) != row:
             rule = "must name one picture in the folder, and another in every row"
             raise InputError(rows.at(row, column), rule, sealed=f"the cell is {shown(cell)}")
-    return list(found)
+    return list(rows_by_file)
 
 
 def _labels(
@@ -129,8 +129,10 @@ def _labels(
     """Return labels (pictures, labels) and their names; from columns, or from lists in one."""
     rest = [name for name in rows.columns if name not in taken]
     if not rest:
-        said, sealed = columns_in_words(rows.columns)
-        raise InputError(f"{rows.name} must have a column of labels; it has {said}", sealed=sealed)
+        columns, sealed = columns_in_words(rows.columns)
+        raise InputError(
+            f"{rows.name} must have a column of labels; it has {columns}", sealed=sealed
+        )
     if len(rest) > 1 or not labels or labels[0] in rest:
         chosen = list(labels) or rest
         return labels_of(rows.only(chosen), chosen), tuple(chosen)

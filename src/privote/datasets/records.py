@@ -159,21 +159,21 @@ class MultiLabelData:
         Sizes are random around the shares. A side asked for that gets nothing is an error.
         """
         shares = {"private": private, "public": public, "test": test}
-        given = {side: share for side, share in shares.items() if share is not None}
+        fixed = {side: share for side, share in shares.items() if share is not None}
         if self.sides is not None:
-            if given:
-                raise InputError(f"{self.name} has fixed sides: give no shares, got {given}")
+            if fixed:
+                raise InputError(f"{self.name} has fixed sides: give no shares, got {fixed}")
             return Split(**{side: self.take(self.sides == side) for side in SIDES})
-        if not given:
+        if not fixed:
             shares = {"private": 0.8, "public": 0.1, "test": 0.1}
-        wanted = {side: share for side, share in shares.items() if share}
+        positive = {side: share for side, share in shares.items() if share}
         owners = self.ids if self.groups is None else self.groups
-        part = keyed_parts(owners, list(wanted.values()), key=key, purpose="split")
-        rows = {side: np.flatnonzero(part == place) for place, side in enumerate(wanted)}
+        part = keyed_parts(owners, list(positive.values()), key=key, purpose="split")
+        rows = {side: np.flatnonzero(part == number) for number, side in enumerate(positive)}
         for side, chosen in rows.items():
             if not len(chosen):
                 raise InputError(
-                    f"{side}={wanted[side]} is empty; give a larger share or another key"
+                    f"{side}={positive[side]} is empty; give a larger share or another key"
                 )
         nobody = np.array([], dtype=np.intp)
         return Split(**{side: self.take(rows.get(side, nobody)) for side in SIDES})

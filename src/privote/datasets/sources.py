@@ -50,9 +50,9 @@ def find(folder: Path, patterns: Sequence[str], source: str) -> Path:
     if not folder.is_dir():
         raise absent(f"the folder {folder}", source)
     for pattern in patterns:
-        found = sorted(folder.glob(pattern))
-        if found:
-            return found[0]
+        matches = sorted(folder.glob(pattern))
+        if matches:
+            return matches[0]
     raise absent(f"the file {patterns[0]} in {folder}", source)
 
 
@@ -78,5 +78,5 @@ def columns(path: Path, names: Sequence[str], source: str) -> list[npt.NDArray[n
     for line, row in records:
         if len(row) <= max(places):
             raise InputError(f"{path}, line {line}: {len(row)} values, but {len(header)} columns")
-        rows.append([row[place] for place in places])
-    return [np.array([row[at] for row in rows], dtype=np.str_) for at in range(len(names))]
+        rows.append([row[index] for index in places])
+    return [np.array([row[column] for row in rows], dtype=np.str_) for column in range(len(names))]

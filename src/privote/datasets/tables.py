@@ -99,9 +99,10 @@ def raw_table(
     everything.only(chosen)
     rows = len(everything)
     if not rows or not chosen:
-        said, sealed = columns_in_words(everything.columns)
+        columns, sealed = columns_in_words(everything.columns)
         raise InputError(
-            f"{everything.name} must have rows and columns of features, got {rows} rows of {said}",
+            f"{everything.name} must have rows and columns of features, got {rows} rows of "
+            f"{columns}",
             sealed=sealed,
         )
     return MultiLabelData(
@@ -151,23 +152,23 @@ def write_table(path: str | Path, data: MultiLabelData) -> None:
 
 def _arrays(file: Path, labels: Sequence[str]) -> MultiLabelData:
     data = ArrayFile(file)
-    held = {name: data[name] for name in data.names}
-    if "X" not in held:
+    arrays = {name: data[name] for name in data.names}
+    if "X" not in arrays:
         raise InputError(f"{file.name} must have the array 'X'; it has {', '.join(data.names)}")
     # (rows, features), or (images, channels, height, width)
     axes = {"X": (2, 4), "Y": (2,), "label_names": (1,), "ids": (1,), "groups": (1,)}
-    for name, array in held.items():
+    for name, array in arrays.items():
         if array.ndim not in axes.get(name, (array.ndim,)):
             raise InputError(f"{file.name}: array {name!r} must not have the shape {array.shape}")
-    rows = len(held["X"])
-    Y = held.get("Y", np.zeros((rows, 0), np.int8))
-    names = [str(name) for name in held.get("label_names", labels)]
+    rows = len(arrays["X"])
+    Y = arrays.get("Y", np.zeros((rows, 0), np.int8))
+    names = [str(name) for name in arrays.get("label_names", labels)]
     return MultiLabelData(
-        X=held["X"],
+        X=arrays["X"],
         Y=Y,
-        label_names=tuple(names or [f"label_{place}" for place in range(Y.shape[1])]),
-        ids=held.get("ids", np.arange(rows)),
-        groups=held.get("groups"),
+        label_names=tuple(names or [f"label_{index}" for index in range(Y.shape[1])]),
+        ids=arrays.get("ids", np.arange(rows)),
+        groups=arrays.get("groups"),
         name=file.stem,
     )
 
@@ -194,10 +195,10 @@ def labels_of(raw: RawTable, names: Sequence[str]) -> npt.NDArray[np.int8]:
     """Return columns that are labels: (records, labels) of 1, 0 and -1 for unknown."""
     Y = np.empty((len(raw), len(names)), np.int8)
     says = YesNo()
-    for place, name in enumerate(names):
+    for column, name in enumerate(names):
         cells = raw.columns[name].tolist()
-        Y[:, place] = says.read(cells)
-        odd = np.flatnonzero(Y[:, place] == ODD)
+        Y[:, column] = says.read(cells)
+        odd = np.flatnonzero(Y[:, column] == ODD)
         if len(odd):
             row = int(odd[0])
             raise InputError(

@@ -88,7 +88,7 @@ def _sides(sets: Path, names: list[str]) -> npt.NDArray[np.str_]:
     """Return the side of each picture of trainval."""
     train, val = ([row[0] for row in _rows(sets / f"{part}.txt")] for part in ("train", "val"))
     side = dict.fromkeys(train, "private")
-    side |= {name: ("public", "test")[place % 2] for place, name in enumerate(val)}
+    side |= {name: ("public", "test")[index % 2] for index, name in enumerate(val)}
     lost = next((name for name in names if name not in side), None)
     if lost is not None:
         rule = "a picture of trainval is in neither train nor val"

@@ -18,7 +18,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from importlib import import_module
@@ -146,70 +146,51 @@ def collect_votes(
     >>> pv.Ballots.of(place).shape
     (6, 2, 1)
     """
-    place = as_place(output, "output")
-    if not place.endswith(".zarr"):
-        raise InputError("output", "must end in .zarr", name_of(place, "output"))
-    if not is_url(place):
-        place = os.path.realpath(place)  # a link could not be removed with what is in it
-    asked, public = open_voters(voters, names), open_rows(rows)
-    width, label_names = _labels(labels, asked)
-    bar = None if threshold is None else check_threshold(threshold, width)
-    before = _begun(place, resume=resume, force=force)
+    path = as_place(output, "output")
+    if not path.endswith(".zarr"):
+        raise InputError("output", "must end in .zarr", name_of(path, "output"))
+    if not is_url(path):
+        path = os.path.realpath(path)  # a link could not be removed with what is in it
+    electorate, public = open_voters(voters, names), open_rows(rows)
+    width, label_names = _labels(labels, electorate)
+    before = _begun(path, resume=resume, force=force)
     then: Mapping[str, Any] = {} if before is None else before.attrs[_OURS]["settings"]
     chunk = then.get("chunk") if chunk is None else chunk
     group = then.get("group") if group is None else group
-    shape = check_shape((public.count, len(asked), width))
-    chunk, group = _cut(public, len(asked), width, chunk, group)
-    voter_names = tuple(voter.name for voter in asked)
-    check_names(voter_names, len(asked), "voter")
-    settings = {
-        "rows": public.digest,
-        "labels": width if label_names is None else list(label_names),
-        "threshold": None if bar is None else bar.tolist(),
-        "chunk": chunk,
-        "group": group,
-        "voters": [[voter.name, voter.digest] for voter in asked],
-    }
+    chunk, group = _cut(public, len(electorate), width, chunk, group)
+    job = _Job(
+        place=path,
+        voters=electorate,
+        rows=public,
+        labels=width if label_names is None else label_names,
+        shape=check_shape((public.count, len(electorate), width)),
+        bar=None if threshold is None else check_threshold(threshold, width),
+        chunk=chunk,
+        group=group,
+    )
+    check_names(tuple(voter.name for voter in electorate), len(electorate), "voter")
     if before is not None:
-        _check_same(then, settings, asked)
-    attributes = {_OURS: written(_FORMAT) | {"settings": settings}, "voter_names": voter_names}
-    if label_names is not None:
-        attributes["label_names"] = label_names
-    chunks = -(-public.count // chunk) * -(-len(asked) // group)
+        _check_same(then, job.settings, electorate)
+    total = -(-public.count // chunk) * -(-len(electorate) // group)
     with on_workers(backend, workers, address):
-        array = before
-        if array is None:
-            array = _made(place, shape, (chunk, group), attributes)
-        done = _done(array, place)
-        tasks = (
-            _Task(
-                place=place,
-                claim=_claim(array),
-                start=run * chunk,
-                first=at * group,
-                voters=asked[at * group : (at + 1) * group],
-                rows=public.part(run * chunk, min((run + 1) * chunk, public.count)),
-                labels=width if label_names is None else label_names,
-                bar=bar,
-            )
-            for at, run in np.ndindex(*array.cdata_shape[1::-1])  # those of a group together
-            if (run, at) not in done
-        )
-        for count, _ in enumerate(each(_cast, tasks, at_once=_AT_ONCE), start=len(done) + 1):
+        array = job.create() if before is None else before
+        done = _done(array, path)
+        steps = each(_cast, job.tasks(array, done), at_once=_AT_ONCE)
+        for count, _ in enumerate(steps, start=len(done) + 1):
             if progress is not None:
-                progress(count, chunks)
+                progress(count, total)
     if public.changed():
-        _made(place, shape, (chunk, group), attributes)  # what is there is about other rows
+        job.create()  # what is there is about other rows
         raise InputError("rows", f"{name_of(public.file)} changed after collecting started")
-    ZarrCube(place).check()  # what is there, not what was said
+    ZarrCube(path).check()  # what is there, not what was said
     return Collected(
-        output=place,
+        output=path,
         queries=public.count,
-        voters=len(asked),
+        voters=len(electorate),
         labels=width,
-        voter_names=voter_names,
+        voter_names=tuple(voter.name for voter in electorate),
         label_names=label_names,
-        chunks=chunks,
+        chunks=total,
         done_before=len(done),
     )
 
@@ -272,9 +253,9 @@ def _cut(rows: Rows, voters: int, labels: int, chunk: Any, group: Any) -> tuple[
     group = even if group is None else min(voters, whole("group", group))
     if chunk is None:
         # What readers take at once, what fits, and small enough that everybody has some.
-        most = min(block_queries(voters, labels), int(_BYTES / max(1.0, rows.row_bytes)))
+        limit = min(block_queries(voters, labels), int(_BYTES / max(1.0, rows.row_bytes)))
         share = -(-rows.count * -(-voters // group) // _CHUNKS)
-        fit = max(1, min(most, max(_FEW, share)))
+        fit = max(1, min(limit, max(_FEW, share)))
         chunk = fit if fit < 8 else fit // 8 * 8
     return min(whole("chunk", chunk), rows.count), group
 
@@ -287,21 +268,59 @@ def _zarr() -> Any:
     return zarr
 
 
-def _made(
-    place: str, shape: tuple[int, int, int], cut: tuple[int, int], facts: Mapping[str, Any]
-) -> Any:
-    """Return a new array without chunks, in place of the votes that were there before."""
-    zarr = _zarr()
-    with reached(place, "output"):
-        return zarr.create_array(
-            place,
-            shape=shape,
-            chunks=(*cut, shape[2]),
-            dtype=np.bool_,
-            compressors=zarr.codecs.ZstdCodec(level=1, checksum=True),
-            attributes=json.loads(json.dumps(facts)),
-            overwrite=True,
-        )
+@dataclass(frozen=True, kw_only=True)
+class _Job:
+    """What is collected, and how it is cut."""
+
+    place: str
+    voters: tuple[Voter, ...]
+    rows: Any
+    labels: int | tuple[str, ...]
+    shape: tuple[int, int, int]
+    bar: Any
+    chunk: int
+    group: int
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a run that goes on must have alike."""
+        return {
+            "rows": self.rows.digest,
+            "labels": self.labels if isinstance(self.labels, int) else list(self.labels),
+            "threshold": None if self.bar is None else self.bar.tolist(),
+            "chunk": self.chunk,
+            "group": self.group,
+            "voters": [[voter.name, voter.digest] for voter in self.voters],
+        }
+
+    def create(self) -> Any:
+        """Return a new array without chunks, in place of the votes that were there before."""
+        facts: dict[str, Any] = {_OURS: written(_FORMAT) | {"settings": self.settings}}
+        facts["voter_names"] = [voter.name for voter in self.voters]
+        if not isinstance(self.labels, int):
+            facts["label_names"] = list(self.labels)
+        zarr = _zarr()
+        with reached(self.place, "output"):
+            return zarr.create_array(
+                self.place,
+                shape=self.shape,
+                chunks=(self.chunk, self.group, self.shape[2]),
+                dtype=np.bool_,
+                compressors=zarr.codecs.ZstdCodec(level=1, checksum=True),
+                attributes=facts,
+                overwrite=True,
+            )
+
+    def tasks(self, array: Any, done: Collection[tuple[int, ...]]) -> Iterator[_Task]:
+        """Yield the chunks that are not done, those of a group of voters together."""
+        for column, row in np.ndindex(*array.cdata_shape[1::-1]):
+            if (row, column) not in done:
+                start, first = row * self.chunk, column * self.group
+                part = self.rows.part(start, min(start + self.chunk, self.rows.count))
+                voters = self.voters[first : first + self.group]
+                shape = (count_rows(part), len(voters), self.shape[2])
+                piece = {**vars(self), "rows": part, "voters": voters, "shape": shape}
+                yield _Task(**piece, claim=_claim(array), start=start, first=first)
 
 
 def _done(array: Any, place: str) -> set[tuple[int, ...]]:
@@ -328,23 +347,12 @@ def _claim(array: Any) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Task:
-    """One chunk, as it is sent to a worker: its first query and voter, whom to ask, about what."""
+class _Task(_Job):
+    """One chunk, as it is sent to a worker: its rows, its voters, and the first of each."""
 
-    place: str
     claim: str
     start: int
     first: int
-    voters: tuple[Voter, ...]
-    rows: Any
-    labels: int | tuple[str, ...]
-    bar: Any
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Queries, voters and labels."""
-        labels = self.labels if isinstance(self.labels, int) else len(self.labels)
-        return count_rows(self.rows), len(self.voters), labels
 
 
 def _cast(task: _Task) -> None:
@@ -354,10 +362,10 @@ def _cast(task: _Task) -> None:
     with one_thread():
         saved = bool(task.voters[0].place)
         models = _loaded(task.voters) if saved else [voter.function for voter in task.voters]
-        for at, (voter, model) in enumerate(zip(task.voters, models, strict=True)):
+        for index, (voter, model) in enumerate(zip(task.voters, models, strict=True)):
             try:
                 answer = _answer(model, voter.name, task)
-                votes[:, at] = check_answer(answer, task.start, rows, labels, task.bar)
+                votes[:, index] = check_answer(answer, task.start, rows, labels, task.bar)
             except Exception as error:  # a model may fail as it likes
                 why = " ".join(_worded(error).split())[:300]
                 where = f"{voter.label} on queries {task.start} to {task.start + rows - 1}"
@@ -379,8 +387,10 @@ def _answer(model: Any, voter: str, task: _Task) -> Any:
     if callable(model):
         return model(voter, rows.columns() if isinstance(rows, Table) else rows)
     if student and task.labels not in (len(model.label_names), tuple(model.label_names)):
-        wanted = shown(task.labels)
-        raise InputError(f"has the labels {shown(model.label_names)}, but {wanted} were requested")
+        requested = shown(task.labels)
+        raise InputError(
+            f"has the labels {shown(model.label_names)}, but {requested} were requested"
+        )
     if isinstance(rows, Table):
         rows = rows.for_model(model)
     if task.bar is not None:
@@ -426,9 +436,12 @@ class Table:
 
     def for_model(self, model: Any) -> Any:
         """Return the rows as a model has learnt from them: a matrix, a frame, or a raw table."""
-        if getattr(model, "encoder", None) is not None:  # a student's own
-            return self.raw
-        names = getattr(model, "feature_names_in_", getattr(model, "feature_names", None))
+        if isinstance(model, SavedStudent):
+            if model.encoder is not None:
+                return self.raw
+            names: Any = model.feature_names
+        else:
+            names = model.feature_names_in_ if hasattr(model, "feature_names_in_") else None
         raw = self.raw if names is None else self.raw.only([*map(str, names)])
         columns = Table(raw, self.numeric).columns()
         if hasattr(model, "feature_names_in_"):
@@ -481,8 +494,8 @@ def open_rows(rows: Any) -> Rows:
         file = as_place(rows, "rows")
         suffix = Path(file).suffix
         if suffix not in (*ARRAYS, *TABLES):
-            known = ", ".join((*ARRAYS, *TABLES))
-            raise InputError("rows", f"must end in one of {known}", name_of(file))
+            suffixes = ", ".join((*ARRAYS, *TABLES))
+            raise InputError("rows", f"must end in one of {suffixes}", name_of(file))
         if suffix != ".zarr":
             check_here("rows", file)
             check_file(file, "rows")
@@ -584,7 +597,7 @@ def open_voters(voters: Any, names: Sequence[str] | None = None) -> tuple[Voter,
     places = [voters] if isinstance(voters, str | os.PathLike) else voters
     if not isinstance(places, list | tuple) or not places:
         raise InputError("voters", "must be files of saved models, or a function", voters)
-    files = [file for place in places for file in _files(place)]
+    files = [file for path in places for file in _files(path)]
     called = [Path(file).stem for file in files] if called is None else called
     if len(called) != len(files):
         rule = f"must be {len(files)}, one per model in order, got {len(called)}"
@@ -662,7 +675,7 @@ def check_answer(answer: Any, start: int, rows: int, labels: int, bar: Any) -> B
     soft = bar is not None
     good = (array >= 0) & (array <= 1) if soft else (array == 0) | (array == 1)
     if not good.all():
-        row, label = (int(at) for at in np.argwhere(~good)[0])
+        row, label = (int(index) for index in np.argwhere(~good)[0])
         rule = "must be a probability in [0, 1]" if soft else "must be a vote of 0 or 1"
         hint = "" if soft or array.dtype.kind != "f" else "; give `threshold` for probabilities"
         # A model's answer is private, and messages end up in logs.

@@ -107,8 +107,8 @@ def embed(mapping: Callable[[Any], Any] | None, X: Any) -> Any:
         alike = sparse.issparse(X) or same_anywhere(lambda rows: _dense(mapping(rows)), shape)
         return _stacked(
             [
-                _single(mapping(_double(block)))[: place.stop - place.start]
-                for block, place in padded_blocks(X, BLOCK if alike else 1)
+                _single(mapping(_double(block)))[: span.stop - span.start]
+                for block, span in padded_blocks(X, BLOCK if alike else 1)
             ]
         )
 

@@ -167,8 +167,8 @@ class Outcome:
         return self._figures(public=False)
 
     def _figures(self, *, public: bool) -> list[dict[str, Any]]:
-        found = self.judgement
-        return [found.figures] if found is not None and found.public is public else []
+        judgement = self.judgement
+        return [judgement.figures] if judgement is not None and judgement.public is public else []
 
     @property
     def release(self) -> Release | None:
@@ -283,27 +283,27 @@ def _judge(job: Job, model: Any, test: MultiLabelData) -> Judgement:
     """Judge by test rows: published where those are public, else for the owner's eyes."""
     rows = _rows(test)
     chance = model.predict_proba(rows)
-    found = metrics.multilabel(test.Y, chance, (chance >= model.thresholds_).astype(np.int8))
-    each = found["per_label"]
+    figures = metrics.multilabel(test.Y, chance, (chance >= model.thresholds_).astype(np.int8))
+    by_label = figures["per_label"]
     names = {"ACC": "ACC", "BAC": "BAC", "AUC": "AUC", "MAP": "AP"}
-    known = test.Y >= 0
-    bins = np.minimum((10 * chance[known]).astype(int), 9)
-    truth = test.Y[known] == 1
+    answered = test.Y >= 0
+    bins = np.minimum((10 * chance[answered]).astype(int), 9)
+    truth = test.Y[answered] == 1
     return Judgement(
         public=job.test_is_public or job.data == "scenes",  # which everybody has
-        figures={"model": "student", **{name: found[name] for name in FIGURES}},
+        figures={"model": "student", **{name: figures[name] for name in FIGURES}},
         by_label=[
             {
                 "label": name,
-                "present": int((test.Y[:, place] == 1).sum()),
-                **{figure: float(each[own][place]) for figure, own in names.items()},
+                "present": int((test.Y[:, index] == 1).sum()),
+                **{figure: float(by_label[key][index]) for figure, key in names.items()},
             }
-            for place, name in enumerate(test.label_names)
+            for index, name in enumerate(test.label_names)
         ],
         reliability={
-            float(chance[known][bins == place].mean()): float(truth[bins == place].mean())
-            for place in range(10)
-            if (bins == place).any()
+            float(chance[answered][bins == index].mean()): float(truth[bins == index].mean())
+            for index in range(10)
+            if (bins == index).any()
         },
     )
 
@@ -318,8 +318,8 @@ def _read(job: Job) -> Sides:
     suffix, others = Path(job.data).suffix, (job.public, job.test)
     if suffix not in tables.SUFFIXES:
         if Path(job.data).is_file():
-            known = ", ".join(tables.SUFFIXES)
-            rule = f"must be a table ({known}) or a data set by name{as_csv(job.data)}"
+            suffixes = ", ".join(tables.SUFFIXES)
+            rule = f"must be a table ({suffixes}) or a data set by name{as_csv(job.data)}"
             raise InputError("X", rule, job.data)
         if others != (None, None):
             raise InputError("`public` and `test` need a table: a data set given by name is split")

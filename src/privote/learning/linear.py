@@ -84,9 +84,9 @@ def one_class(Y: Targets) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64
     The constant counts one more record than there is, without the label: a teacher who knows
     nothing of a label says no. A probability strictly between 0 and 1 is of both classes.
     """
-    known = Y >= 0
-    learnable = (known & (Y > 0)).any(axis=0) & (known & (Y < 1)).any(axis=0)
-    return learnable, (known * Y).sum(axis=0) / (known.sum(axis=0) + 1)
+    answered = Y >= 0
+    learnable = (answered & (Y > 0)).any(axis=0) & (answered & (Y < 1)).any(axis=0)
+    return learnable, (answered * Y).sum(axis=0) / (answered.sum(axis=0) + 1)
 
 
 def fit_logistic(
@@ -232,11 +232,11 @@ class _State:
 
     def only(self, rows: npt.NDArray[np.bool_]) -> _State:
         """Return the state of some of the labels."""
-        kept: dict[str, Any] = {
+        fields: dict[str, Any] = {
             name: value[rows] if isinstance(value, np.ndarray) else value
             for name, value in vars(self).items()
         }
-        return _State(**kept)
+        return _State(**fields)
 
     def walk(self, gradient: Floats, along: Floats, slopes: Floats, levels: Floats) -> None:
         """Take one step in the space of gradient, last step and intercept.
@@ -273,14 +273,14 @@ class _State:
     def _newton(self, gradient: Floats, along: Floats, slopes: Floats, levels: Floats) -> Floats:
         """Return how far to go along gradient, last step and intercept: (3, labels)."""
         weight = self.right * self.wrong * self.weight
-        one, two = weight * along, weight * self.step_margins
+        first, two = weight * along, weight * self.step_margins
         mixed = _dots(gradient, self.step_margins)
         H = np.empty((len(weight), 3, 3))
-        H[:, 0, 0] = _dots(one, along) + self.penalty * slopes
-        H[:, 0, 1] = H[:, 1, 0] = _dots(one, self.step_margins) + self.penalty * mixed
+        H[:, 0, 0] = _dots(first, along) + self.penalty * slopes
+        H[:, 0, 1] = H[:, 1, 0] = _dots(first, self.step_margins) + self.penalty * mixed
         H[:, 1, 1] = _dots(two, self.step_margins)
         H[:, 1, 1] += self.penalty * _dots(self.step, self.step_margins)
-        H[:, 0, 2] = H[:, 2, 0] = _sums(one)
+        H[:, 0, 2] = H[:, 2, 0] = _sums(first)
         H[:, 1, 2] = H[:, 2, 1] = _sums(two)
         H[:, 2, 2] = _sums(weight)
         downhill = -np.stack([slopes, mixed, levels], axis=1)

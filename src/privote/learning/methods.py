@@ -206,14 +206,14 @@ def expected(numbers: Numbers, method: str) -> tuple[str, ...]:
     """
     if numbers.signal < HOPELESS or method not in ("gradients", "moments"):
         return doubts_of(numbers)
-    said = "; ".join(
+    shares = "; ".join(
         "in {:.0%} of the records {:.0%} to {:.0%}".format(share, *kept(numbers, share))
         for share in _SHARES
     )
     return (
         "What privacy costs depends on how rare a label is. On eight public data sets, labels kept "
-        f"this share of their AUC above 0.5 (worst to best data set): {said}. Labels that are hard "
-        "to predict without privacy lost most.",
+        f"this share of their AUC above 0.5 (worst to best data set): {shares}. Labels that are "
+        "hard to predict without privacy lost most.",
         *doubts_of(numbers),
     )
 

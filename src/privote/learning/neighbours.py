@@ -284,17 +284,17 @@ def _radii(public: RowTable, share: float, metric: str) -> Floats:
         raise InputError("X_public", rule)
     sample = public_sample(public.rows)
     anchor = _anchor(public, sample, metric)
-    place = np.full(public.rows, -1)
-    place[sample] = np.arange(len(sample))
-    found = np.empty(public.rows)
+    index = np.full(public.rows, -1)
+    index[sample] = np.arange(len(sample))
+    radii = np.empty(public.rows)
     for start in range(0, public.rows, step := max(1, _TABLE_CELLS // len(sample))):
         rows = np.arange(start, min(start + step, public.rows))
         away = _table(_anchor(public, rows, metric), anchor, metric)
-        own = place[rows] >= 0  # a row is not its own neighbour
-        away[own, place[rows[own]]] = np.inf
-        found[rows[own]] = _quantile(away[own], share, len(sample) - 1)
-        found[rows[~own]] = _quantile(away[~own], share, len(sample))
-    return np.asarray(found * (1 + _TIES) + _TIES * found.max())
+        sampled = index[rows] >= 0  # a row is not its own neighbour
+        away[sampled, index[rows[sampled]]] = np.inf
+        radii[rows[sampled]] = _quantile(away[sampled], share, len(sample) - 1)
+        radii[rows[~sampled]] = _quantile(away[~sampled], share, len(sample))
+    return np.asarray(radii * (1 + _TIES) + _TIES * radii.max())
 
 
 def _quantile(away: Floats, share: float, count: int) -> Floats:
@@ -377,21 +377,21 @@ class RadiusSearch:
         rows, radii = self._public.take(places), self._radii[places]
         factors, bars = self._questions(rows, radii)
         low = (bars - self._margin).astype(np.float32)[:, None]
-        step, found = max(64, _BLOCK_CELLS // max(1, len(places))), []
+        step, pairs = max(64, _BLOCK_CELLS // max(1, len(places))), []
         for start in range(0, self._private.rows, step):
             slab = self._private.slab(start, min(start + step, self._private.rows))
             scores = factors @ self._factors(slab).T
-            place = np.flatnonzero(scores >= low)
-            query, record = np.divmod(place, len(slab))
-            inside = scores.reshape(-1)[place] >= (bars + self._margin)[query]
+            cells = np.flatnonzero(scores >= low)
+            query, record = np.divmod(cells, len(slab))
+            inside = scores.reshape(-1)[cells] >= (bars + self._margin)[query]
             unsure = np.flatnonzero(~inside)
-            some = max(1, _UNSURE_CELLS // self._private.features)
-            for first in range(0, len(unsure), some):
-                part = unsure[first : first + some]
+            limit = max(1, _UNSURE_CELLS // self._private.features)
+            for first in range(0, len(unsure), limit):
+                part = unsure[first : first + limit]
                 away = distances(slab[record[part]], rows[query[part]], self._metric)
                 inside[part] = away <= radii[query[part]]
-            found.append((query[inside], record[inside] + start))
-        query, record = (np.concatenate(side) for side in zip(*found, strict=True))
+            pairs.append((query[inside], record[inside] + start))
+        query, record = (np.concatenate(side) for side in zip(*pairs, strict=True))
         order = np.argsort(query, kind="stable")
         return query[order], record[order]
 

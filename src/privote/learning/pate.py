@@ -232,8 +232,8 @@ class PATEClassifier(Shown, LabelClassifier):
         if not isinstance(self.random_state, Integral):  # a resumed run asks in the same order
             random = check_random_state(0)
         order: Rows = random.permutation(count).astype(np.int64)
-        asked = count if self.queries is None else whole("queries", self.queries, 1, count)
-        rows = order[:asked]
+        queries = count if self.queries is None else whole("queries", self.queries, 1, count)
+        rows = order[:queries]
         ballots = self._ballots(X, Y, X_public, rows, who, start)
         labelling = self._labelling(ballots, who, count, delivery)
 
@@ -264,7 +264,7 @@ class PATEClassifier(Shown, LabelClassifier):
             if account.ledger is None and self.voters == "teachers":
                 size = ballots.voters, ballots.labels, ballots.queries
                 guarantee = guarantee_of(self.mechanism, cost, *size)
-        known = seed is not None or guarantee == "data-dependent"
+        fixed = seed is not None or guarantee == "data-dependent"
         return Labelling(
             ballots,
             cost,
@@ -275,7 +275,7 @@ class PATEClassifier(Shown, LabelClassifier):
             plan_for=rows if lasts and self.mechanism == AUTO else None,
             voter_ids=who.of(self.voters, ballots) if lasts else None,
             protects=who.protected(
-                known=known and self.voters == "teachers",
+                known=fixed and self.voters == "teachers",
                 size_public=delivery.size_public or self.voters == "neighbours",
             ),
             anyway=True,  # a student averages the noise out
@@ -354,7 +354,7 @@ class PATEClassifier(Shown, LabelClassifier):
         whole("n_teachers", self.n_teachers)
         part_names(X.shape[0], who.ids, who.groups)  # before a ledger is asked for the key
         part = partition(X.shape[0], self.n_teachers, ids=who.ids, groups=who.groups, key=who.key)
-        most = self.mechanism.max_positives if isinstance(self.mechanism, Mechanism) else None
+        limit = self.mechanism.max_positives if isinstance(self.mechanism, Mechanism) else None
         tunes = isinstance(self.threshold, str) and self.threshold == "tuned"
 
         def taught() -> Ballots:
@@ -370,7 +370,7 @@ class PATEClassifier(Shown, LabelClassifier):
                 tune="F1" if tunes else None,
             )
             ballots = Ballots.from_array(cast(teachers, X_public, self.threshold)[rows])
-            return ballots if most is None else ballots.clip(most)
+            return ballots if limit is None else ballots.clip(limit)
 
         return TeacherBallots(taught, len(rows), self.n_teachers, Y.shape[1])
 
@@ -481,12 +481,12 @@ class VoterNames:
             Whether anything public follows from the number of records: then no record may come or
             go.
         """
-        more = "; how many there are is public" if size_public else ", or one more or fewer"
-        change = f"replaced by any other{more}"
+        ending = "; how many there are is public" if size_public else ", or one more or fewer"
+        change = f"replaced by any other{ending}"
         if known and self.ids is None and self.groups is None:
             change = "other contents in the same row"
         elif known:
-            change = f"other contents under the same id{more}"
+            change = f"other contents under the same id{ending}"
         return f"{RECORD if self.groups is None else PERSON} ({change})"
 
     def of(self, voters: str, ballots: BallotSource) -> list[str]:

@@ -89,8 +89,8 @@ class PictureEncoder:
     progress: Callable[[str, int, int], None] | None = None
 
     def __post_init__(self) -> None:
-        known = {"network": (*PICTURE_NETWORKS, PIXELS), "device": DEVICES, "fit": FITS}
-        for name, allowed in known.items():
+        choices = {"network": (*PICTURE_NETWORKS, PIXELS), "device": DEVICES, "fit": FITS}
+        for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 argument = "embedding" if name == "network" else name
                 rule = f"must be one of {', '.join(allowed)} for pictures"
@@ -161,21 +161,21 @@ class PictureEncoder:
         content = self._content()
         parts = (self.network, sha256(content).hexdigest(), self.size, self.fit, self.device)
         how = " ".join(map(str, (*parts, torch.__version__, _BATCH)))
-        with _opened(self.cache) as kept:
-            names = [_name(how, X, row) for row in range(len(X))] if kept else []
-            rows: list[Any] = [_read(kept, name) for name in names] if kept else [None] * len(X)
-            absent = [place for place, row in enumerate(rows) if row is None]
+        with _opened(self.cache) as cache:
+            names = [_name(how, X, row) for row in range(len(X))] if cache else []
+            rows: list[Any] = [_read(cache, name) for name in names] if cache else [None] * len(X)
+            absent = [index for index, row in enumerate(rows) if row is None]
             done = len(X) - len(absent)
             for places, part in self._mapped(torch, content, X, absent) if absent else ():
-                for place, features in zip(places, part, strict=True):
-                    rows[place] = features
-                    if kept:
-                        kept.execute(
+                for index, features in zip(places, part, strict=True):
+                    rows[index] = features
+                    if cache:
+                        cache.execute(
                             "INSERT OR REPLACE INTO features VALUES (?, ?)",
-                            (names[place], features.astype("<f4").tobytes()),
+                            (names[index], features.astype("<f4").tobytes()),
                         )
-                if kept:
-                    kept.commit()
+                if cache:
+                    cache.commit()
                 done += len(places)
                 if self.progress is not None:
                     self.progress(STAGE, 100 * done // len(X), 100)
@@ -237,8 +237,8 @@ class PictureEncoder:
         pixels = pixels.expand(-1, 3, -1, -1)
         side = (self.size, self.size)
         scaled = [
-            torch.nn.functional.interpolate(one[None], side, mode="bilinear", antialias=True)
-            for one in pixels
+            torch.nn.functional.interpolate(picture[None], side, mode="bilinear", antialias=True)
+            for picture in pixels
         ]
         return np.asarray(torch.cat(scaled).numpy(), np.float32)
 

@@ -169,7 +169,7 @@ class PrivateClassifier(Shown, LabelClassifier):
         resume
             Finish a call with the same arguments that did not return, at no further charge.
         """
-        given = Records(X=records, y=labels, public=public, ids=ids, groups=groups)
+        data = Records(X=records, y=labels, public=public, ids=ids, groups=groups)
         delivery = Delivery(
             account=Account(ledger=ledger, dataset=dataset, budget=budget),
             resume=resume,
@@ -177,7 +177,7 @@ class PrivateClassifier(Shown, LabelClassifier):
             seed=seed,
             progress=progress,
         )
-        return self.learn(given, delivery)
+        return self.learn(data, delivery)
 
     def learn(self, records: Records, delivery: Delivery) -> PrivateClassifier:
         """Learn as :meth:`fit` does, and deliver the fitted model."""
@@ -295,11 +295,11 @@ class PrivateClassifier(Shown, LabelClassifier):
 
     def _look(self, X: Any) -> PictureEncoder | None:
         """Return what turns pictures into numbers; None where something here looks at pixels."""
-        asked = dict(self.settings or {})
-        student, network = asked.get("student"), asked.get("network", VECTOR_NETWORKS[0])
-        pixels = asked.get("teacher") is not None or network not in VECTOR_NETWORKS
+        settings = dict(self.settings or {})
+        student, network = settings.get("student"), settings.get("network", VECTOR_NETWORKS[0])
+        pixels = settings.get("teacher") is not None or network not in VECTOR_NETWORKS
         pixels |= not isinstance(student, MixMatchClassifier | None)
-        pixels |= not isinstance(asked.get("embedding", AUTO), str)
+        pixels |= not isinstance(settings.get("embedding", AUTO), str)
         if not is_pictures(X) or (pixels and not isinstance(X, Images)):
             return None
         encoder = self.pictures or PictureEncoder()
@@ -311,24 +311,24 @@ class PrivateClassifier(Shown, LabelClassifier):
         """Return the embedding that public numbers choose; images are looked at as they are."""
         if len(X_public.shape) != 2 or isinstance(X_public, Images):
             return None
-        of = (self.numbers_.records, self.numbers_.labels, self.numbers_.epsilon)
+        size = (self.numbers_.records, self.numbers_.labels, self.numbers_.epsilon)
         return embedding_for(
-            X_public, *of, scaled=voters or isinstance(self.encoder_, TableEncoder)
+            X_public, *size, scaled=voters or isinstance(self.encoder_, TableEncoder)
         )
 
     def _by_votes(self, rows: Records, delivery: Delivery) -> None:
-        asked = dict(self.settings or {})
-        _name_network(asked)
+        settings = dict(self.settings or {})
+        _name_network(settings)
         # What the user chose to look at rows gets them as they are.
-        own = {"teacher", "student"} & set(asked)
-        rule = asked.pop("embedding", None if own else AUTO)
+        custom = {"teacher", "student"} & set(settings)
+        rule = settings.pop("embedding", None if custom else AUTO)
         if isinstance(rule, str) and rule == AUTO:
             rule = self._embedding(rows.public, voters=True)
         mapping = fit_embedding(rule, rows.public)
         # Whoever names an electorate goes on with its allowance, and with its settings.
-        settled = "mechanism" in asked or delivery.electorate is not None
+        settled = "mechanism" in settings or delivery.electorate is not None
         if self.method_ == "teachers" and not settled:
-            many = asked.setdefault("n_teachers", teachers_for(self.numbers_, asked))
+            many = settings.setdefault("n_teachers", teachers_for(self.numbers_, settings))
             reason = f"{many:,} teachers vote, to stand out from the noise."
             self.reasons_ = (*self.reasons_, reason)
         pate = PATEClassifier(
@@ -336,7 +336,7 @@ class PrivateClassifier(Shown, LabelClassifier):
             epsilon=self.epsilon,
             delta=self.delta,
             random_state=self.random_state,
-            **asked,
+            **settings,
         )
 
         def write(pate: PATEClassifier) -> Mapping[str, str]:
@@ -356,16 +356,19 @@ class PrivateClassifier(Shown, LabelClassifier):
         pate.learn(seen, delivery_of_pate)
 
     def _directly(self, rows: Records, delivery: Delivery) -> None:
-        asked, public = dict(self.settings or {}), rows.public
+        settings, public = dict(self.settings or {}), rows.public
         if self.method_ == "dpsgd":
-            if asked.setdefault("network", "mlp") in VECTOR_NETWORKS and "epochs" not in asked:
-                asked = {"steps": 100, "sample_rate": 1.0} | asked
-            if "weights" in asked:
-                asked["normalise"] = "imagenet"
-        elif public is not None and asked.get("embedding", AUTO) == AUTO:
-            asked["embedding"] = self._embedding(public, voters=False)
-        asked |= {"seed": delivery.seed, "progress": partial(delivery.say, "training")}
-        model = _DIRECT[self.method_](epsilon=self.epsilon, delta=self.delta, **asked)
+            if (
+                settings.setdefault("network", "mlp") in VECTOR_NETWORKS
+                and "epochs" not in settings
+            ):
+                settings = {"steps": 100, "sample_rate": 1.0} | settings
+            if "weights" in settings:
+                settings["normalise"] = "imagenet"
+        elif public is not None and settings.get("embedding", AUTO) == AUTO:
+            settings["embedding"] = self._embedding(public, voters=False)
+        settings |= {"seed": delivery.seed, "progress": partial(delivery.say, "training")}
+        model = _DIRECT[self.method_](epsilon=self.epsilon, delta=self.delta, **settings)
 
         def write(model: PrivateTraining) -> Mapping[str, str]:
             model.set_params(progress=None)
@@ -434,8 +437,8 @@ def is_table(rows: Any) -> bool:
 
 
 def _is_names(labels: Any) -> bool:
-    some = isinstance(labels, (list, tuple)) and len(labels) > 0
-    return some and all(isinstance(name, str) for name in labels)
+    listed = isinstance(labels, (list, tuple)) and len(labels) > 0
+    return listed and all(isinstance(name, str) for name in labels)
 
 
 def _array(rows: Any, name: str) -> Any:
@@ -450,4 +453,4 @@ def _labels(labels: Any, rows: int) -> tuple[Labels, tuple[str, ...]]:
         frame = open_table(columns, "labels")
         return check_labels(labels_of(frame, frame.header), rows, "labels"), frame.header
     Y = check_labels(labels, rows, "labels")
-    return Y, tuple(f"label_{place}" for place in range(Y.shape[1]))
+    return Y, tuple(f"label_{index}" for index in range(Y.shape[1]))

@@ -49,17 +49,21 @@ class LabelClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of rows of which every known label is predicted."""
-        given = self.predict(X)
-        if given.ndim > 1:
-            truth = check_labels(y, len(given))
-            if truth.shape != given.shape:
-                raise InputError("y", f"must have {given.shape[1]} labels, got {truth.shape[1]}")
-            right = ((truth == given) | (truth < 0)).all(axis=1)
+        predicted = self.predict(X)
+        if predicted.ndim > 1:
+            truth = check_labels(y, len(predicted))
+            if truth.shape != predicted.shape:
+                raise InputError(
+                    "y", f"must have {predicted.shape[1]} labels, got {truth.shape[1]}"
+                )
+            right = ((truth == predicted) | (truth < 0)).all(axis=1)
         else:
             classes = np.asarray(y, object).ravel().tolist()
-            if len(classes) != len(given):
-                raise InputError("y", f"must have {len(given)} rows, like `X`, got {len(classes)}")
-            right = np.array([a is None or a == b for a, b in zip(classes, given, strict=True)])
+            if len(classes) != len(predicted):
+                raise InputError(
+                    "y", f"must have {len(predicted)} rows, like `X`, got {len(classes)}"
+                )
+            right = np.array([a is None or a == b for a, b in zip(classes, predicted, strict=True)])
         return float(np.average(right, weights=sample_weight))
 
     def _rows(self, X: Any, name: str = "X", *, reset: bool = False, images: bool = False) -> Any:
@@ -68,8 +72,8 @@ class LabelClassifier(MultiOutputMixin, ClassifierMixin, BaseEstimator):
             return X
         rows = check_rows(X, name, images=images)
         if not reset and rows.shape[1] != self.n_features_in_:
-            wanted = f"{type(self).__name__} is expecting {self.n_features_in_} features as input"
-            raise InputError(name, f"has {rows.shape[1]} features, but {wanted}")
+            expected = f"{type(self).__name__} is expecting {self.n_features_in_} features as input"
+            raise InputError(name, f"has {rows.shape[1]} features, but {expected}")
         validate_data(self, X, reset=reset, skip_check_array=True)
         return rows
 
@@ -178,19 +182,19 @@ def label_probabilities(model: Any, X: Any, labels: int) -> Floats:
     (rows, classes) a label, two columns for one label; else decisions, squashed; else predictions.
     """
     if hasattr(model, "predict_proba"):
-        given = model.predict_proba(X)
-        if isinstance(given, list):
-            given = np.stack(
-                [_of_one(part, kinds) for part, kinds in zip(given, model.classes_, strict=True)],
+        answers = model.predict_proba(X)
+        if isinstance(answers, list):
+            answers = np.stack(
+                [_of_one(part, kinds) for part, kinds in zip(answers, model.classes_, strict=True)],
                 axis=1,
             )
     elif hasattr(model, "decision_function"):
-        given = expit(model.decision_function(X))
+        answers = expit(model.decision_function(X))
     else:
-        given = model.predict(X)
-    if sp.issparse(given):
-        given = given.toarray()
-    chance = np.asarray(given, np.float64)
+        answers = model.predict(X)
+    if sp.issparse(answers):
+        answers = answers.toarray()
+    chance = np.asarray(answers, np.float64)
     if chance.ndim == 3 and chance.shape[1] == 2:  # skorch: no and yes of every label
         chance = chance[:, 1]
     if chance.ndim == 1:
@@ -226,7 +230,7 @@ def matching(chance: Floats, share: Floats) -> Floats:
         (labels,) how common each label is: from what was released.
     """
     pairs = zip(chance.T, np.clip(share, 0.0, 1.0), strict=True)
-    bars = [np.quantile(one, 1 - part) if np.ptp(one) > 0 else 0.5 for one, part in pairs]
+    bars = [np.quantile(column, 1 - part) if np.ptp(column) > 0 else 0.5 for column, part in pairs]
     return np.clip(bars, 1e-9, 1.0)
 
 
@@ -268,8 +272,8 @@ def worded(argument: str, rule: str) -> Iterator[None]:
     except PrivoteError:
         raise
     except Exception as error:
-        said = f"{type(error).__name__}: {error}"
-        raise InputError(argument, rule, sealed=f"it says {said}") from None
+        text = f"{type(error).__name__}: {error}"
+        raise InputError(argument, rule, sealed=f"it says {text}") from None
 
 
 def check_labels(y: Any, rows: int, name: str = "y") -> Labels:

@@ -53,18 +53,18 @@ class TableEncoder:
         rows = open_table(public, "public rows", public=True)
         if len(rows) < 2:
             raise InputError(f"{rows.name} must have at least two public rows, got {len(rows)}")
-        made: list[Column] = []
+        columns: list[Column] = []
         left: dict[str, str] = {}
         for name, column in rows.columns.items():
-            found = _kind_of(name, column.tolist())
-            if isinstance(found, str):
-                left[name] = found
+            kind = _kind_of(name, column.tolist())
+            if isinstance(kind, str):
+                left[name] = kind
             else:
-                made.append(found)
-        if not made:
+                columns.append(kind)
+        if not columns:
             why = "; ".join(f"{name!r:.60} is left out: {why}" for name, why in [*left.items()][:4])
             raise InputError(f"{rows.name} must have a usable feature column; {why}")
-        self._columns, self._left = made, left
+        self._columns, self._left = columns, left
         return self
 
     def transform(self, rows: Any) -> Any:
@@ -83,9 +83,9 @@ class TableEncoder:
 
     def numbers(self, rows: Any) -> Any:
         """Return features (rows, features) as models take them: dense, unless mostly words."""
-        found = self.transform(rows)
-        narrow = sp.issparse(found) and found.shape[1] <= _WIDE
-        return found.toarray() if narrow else found
+        features = self.transform(rows)
+        narrow = sp.issparse(features) and features.shape[1] <= _WIDE
+        return features.toarray() if narrow else features
 
     def to_plain(self) -> dict[str, Any]:
         """Return all it knows as plain values, for JSON."""
@@ -101,15 +101,15 @@ class TableEncoder:
         try:
             if plain["form"] != _FORM:
                 raise ValueError(f"its format is {plain['form']!r:.20}; only {_FORM} is supported")
-            made = cls()
-            made._columns = [_column_of(facts) for facts in plain["columns"]]
-            names = [column.name for column in made._columns]
+            encoder = cls()
+            encoder._columns = [_column_of(facts) for facts in plain["columns"]]
+            names = [column.name for column in encoder._columns]
             if not names or len(set(names)) < len(names):
                 raise ValueError("it must have at least one column, and all different")
-            made._left = {str(name): str(why) for name, why in plain["left_out"].items()}
+            encoder._left = {str(name): str(why) for name, why in plain["left_out"].items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"this is not a saved table encoder: {error}") from None
-        return made
+        return encoder
 
     def _fitted(self) -> list[Column]:
         if not hasattr(self, "_columns"):
@@ -119,18 +119,22 @@ class TableEncoder:
     @property
     def columns_(self) -> list[dict[str, Any]]:
         """What is done with every column of the public rows: all of it is public."""
-        found = [
-            {"column": each.name, "kind": each.kind, "features": len(each.heads()) + each.gaps}
-            for each in self._fitted()
+        encoded = [
+            {
+                "column": column.name,
+                "kind": column.kind,
+                "features": len(column.heads()) + column.gaps,
+            }
+            for column in self._fitted()
         ]
         left = [{"column": name, "kind": "left out", "features": 0} for name in self._left]
-        return found + left
+        return encoded + left
 
     @property
     def feature_names_(self) -> list[str]:
         """What the features are called."""
         gap = "{}: empty".format
-        every = ((*each.heads(), *[gap(each.name)] * each.gaps) for each in self._fitted())
+        every = ((*column.heads(), *[gap(column.name)] * column.gaps) for column in self._fitted())
         return [name for names in every for name in names]
 
     def _values(self, raw: RawTable, column: Column) -> list[Any]:
@@ -236,8 +240,8 @@ class _Date(_Number):
     def encode(self, values: list[Any]) -> Features:
         days = np.array([self.middle if value is None else value for value in values], np.float64)
         turn = 2 * np.pi * (np.clip(days, self.low, self.high) % _YEAR) / _YEAR
-        known = np.array([value is not None for value in values])
-        season = np.stack([np.sin(turn) * known, np.cos(turn) * known], axis=1)
+        present = np.array([value is not None for value in values])
+        season = np.stack([np.sin(turn) * present, np.cos(turn) * present], axis=1)
         return np.column_stack([self._standard(days), season.astype(np.float32)])
 
     def heads(self) -> list[str]:
@@ -279,12 +283,12 @@ class _Words(Column):
         return word(cell)
 
     def encode(self, values: list[Any]) -> Features:
-        place = {text: at for at, text in enumerate(self.known)}
-        made = np.zeros((len(values), len(self.known) + 1), np.float32)
+        index = {text: column for column, text in enumerate(self.known)}
+        features = np.zeros((len(values), len(self.known) + 1), np.float32)
         for row, text in enumerate(values):
             if text is not None:
-                made[row, place.get(text, len(self.known))] = 1
-        return made
+                features[row, index.get(text, len(self.known))] = 1
+        return features
 
     def heads(self) -> list[str]:
         return [*(f"{self.name}: {text}" for text in self.known), f"{self.name}: other"]
@@ -308,17 +312,17 @@ class _Text(Column):
         return None if text is None else _WORD.findall(text)
 
     def encode(self, values: list[Any]) -> Any:
-        place = {term: at for at, term in enumerate(self.known)}
+        index = {term: column for column, term in enumerate(self.known)}
         rows, columns, cells = [], [], []
         for row, terms in enumerate(values):
-            counts = Counter(place[term] for term in terms or () if term in place)
+            counts = Counter(index[term] for term in terms or () if term in index)
             rows += [row] * len(counts)
             columns += list(counts)
-            cells += [(1 + math.log(n)) * self.weights[at] for at, n in counts.items()]
+            cells += [(1 + math.log(n)) * self.weights[term] for term, n in counts.items()]
         shape = (len(values), len(self.known))
-        made = sp.csr_array((np.array(cells, np.float32), (rows, columns)), shape=shape)
-        length = np.sqrt(made.multiply(made).sum(axis=1))
-        return sp.csr_array(sp.diags_array(1 / np.where(length > 0, length, 1)) @ made)
+        features = sp.csr_array((np.array(cells, np.float32), (rows, columns)), shape=shape)
+        length = np.sqrt(features.multiply(features).sum(axis=1))
+        return sp.csr_array(sp.diags_array(1 / np.where(length > 0, length, 1)) @ features)
 
     def heads(self) -> list[str]:
         return [f"{self.name}: {term}" for term in self.known]

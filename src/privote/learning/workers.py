@@ -105,9 +105,9 @@ def each(
     batch = max(1, at_once // _SHARES)
     with Parallel(n_jobs, prefer=prefer, pre_dispatch="all", batch_size=batch) as pool:
         # Asked for outside of `_losses`: what fails there is no worker's loss.
-        while some := [*islice(calls, size)]:
+        while chunk := [*islice(calls, size)]:
             with _losses():
-                results = pool(delayed(call)(one) for one in some)
+                results = pool(delayed(call)(call_input) for call_input in chunk)
             yield from results
             del results
 
@@ -126,8 +126,8 @@ def _losses() -> Iterator[None]:
         yield
     except Exception as error:
         if any(kind.__name__ in _LOSSES for kind in type(error).__mro__):
-            said = shown(" ".join(str(error).split()))
-            raise WorkerLostError(f"a worker died: {said}") from error
+            text = shown(" ".join(str(error).split()))
+            raise WorkerLostError(f"a worker died: {text}") from error
         raise
 
 

@@ -199,8 +199,8 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
             if self.frozen:
                 seen = Rows(np.nan_to_num(image_features(network, rows, scaling, self.device)))
                 learns, scale = last_layer(network), Scaling.none(seen.shape)
-            held = (chunk, seen, labels, sizes, scale)
-            trained = self._descend(learns, held, priced, noise)
+            data = (chunk, seen, labels, sizes, scale)
+            trained = self._descend(learns, data, priced, noise)
             learns.load_state_dict(trained.state_dict())
         return weights_of(network)
 
@@ -250,14 +250,14 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
             total = ClippedSum(weights, float(clips[step]))
             persons = noise.sample(records, plan.sample_rate)
             owners = None if sizes is None else np.repeat(persons, sizes[persons])
-            for some, place in padded_blocks(rows_of(persons, sizes), chunk):
-                batch = torch.tensor(scaling(rows[some]))  # a copy: aligned the same every time
-                truth = torch.tensor(labels[some]).float()
+            for chosen, span in padded_blocks(rows_of(persons, sizes), chunk):
+                batch = torch.tensor(scaling(rows[chosen]))  # a copy: aligned the same every time
+                truth = torch.tensor(labels[chosen]).float()
                 parts = gradients(network, batch, truth, self.device)
                 if owners is None:
-                    total.add(parts, place.stop - place.start)
+                    total.add(parts, span.stop - span.start)
                 else:
-                    total.add_means(parts, owners[place], sizes)
+                    total.add_means(parts, owners[span], sizes)
             total.close()
             # The expected size of a batch is public; the sampled one is not.
             unit = plan.sample_rate * records * float(clips[step])
@@ -311,10 +311,10 @@ def _schedule(given: Any) -> tuple[float, float]:
     """Return the noise and the clipping norm of the last steps in units of the first."""
     values = given.split(",") if isinstance(given, str) else np.atleast_1d(given)
     try:
-        noise, clip, *more = (*map(float, values), 1.0)
+        noise, clip, *rest = (*map(float, values), 1.0)
     except (TypeError, ValueError):
-        more = [0.0, 0.0]
-    if more not in ([], [1.0]):
+        rest = [0.0, 0.0]
+    if rest not in ([], [1.0]):
         raise InputError("schedule", "must be one number, or two: noise and clip", given)
     return positive("schedule", noise), positive("schedule", clip)
 
@@ -369,7 +369,7 @@ class ClippedSum:
         """
         torch = require_torch("DPSGD")
         assert sizes is not None
-        persons, place = np.unique(owners, return_inverse=True)
+        persons, owner = np.unique(owners, return_inverse=True)
         parts = [part.reshape(len(part), -1)[: len(owners)] for part in gradients]
         means = [part.new_zeros((len(persons), part.shape[1])).double() for part in parts]
         if self._open is not None and self._open[0] == persons[0]:
@@ -377,7 +377,7 @@ class ClippedSum:
                 mean[:1] = before
         else:
             self.close()
-        share, where = torch.as_tensor(1.0 / sizes[owners])[:, None], torch.as_tensor(place)
+        share, where = torch.as_tensor(1.0 / sizes[owners])[:, None], torch.as_tensor(owner)
         for mean, part in zip(means, parts, strict=True):
             mean.index_add_(0, where, part * share)
         self._open = int(persons[-1]), [mean[-1:].clone() for mean in means]
@@ -412,7 +412,7 @@ def gradients(network: Any, rows: Any, truth: Any, device: str = "cpu") -> list[
         loss.backward()
     learnt = [weight for weight in copy.parameters() if weight.requires_grad]
     parts = [getattr(weight, "grad_sample", None) for weight in learnt]
-    each = [
+    samples = [
         torch.zeros((len(rows), *weight.shape)) if part is None else part.cpu()
         for weight, part in zip(learnt, parts, strict=True)
     ]
@@ -420,7 +420,7 @@ def gradients(network: Any, rows: Any, truth: Any, device: str = "cpu") -> list[
     for weight in copy.parameters():  # what hooks leave behind is never collected
         weight.grad = weight.grad_sample = None
         weight.data = weight.data.new_empty(0)
-    return each
+    return samples
 
 
 def _without_overwriting(network: Any) -> Any:
@@ -508,17 +508,17 @@ def chunk_size(
     most = min(most, _MEMORY // _kept_bytes(network, shape))
     size = max(1, most // _EVEN * _EVEN)
     truth = torch.randint(-1, 2, (size, labels)).float()
-    for both in _made_up(2 * size, shape):
-        rows, others = both[:size], both[size:]
+    for pair in _made_up(2 * size, shape):
+        rows, others = pair[:size], pair[size:]
         others[0] = rows[0]
-        asked = []
+        answers = []
         with _tried():
             copy = deepcopy(network).train()
-            for some in (rows, others):
+            for batch in (rows, others):
                 with seeded(0):  # the same dropout
-                    asked.append(gradients(copy, some, truth, device))
-        pairs = list(zip(*asked, strict=True))
-        if not all(len(one) == size and torch.equal(one[0], two[0]) for one, two in pairs):
+                    answers.append(gradients(copy, batch, truth, device))
+        pairs = list(zip(*answers, strict=True))
+        if not all(len(first) == size and torch.equal(first[0], two[0]) for first, two in pairs):
             raise InputError("network", _MIXES)
     with _tried():
         quiet = copy.eval()
@@ -531,15 +531,15 @@ def chunk_size(
 
 def _check_features(network: Any, shape: tuple[int, ...], device: str) -> None:
     """Refuse a network in which what goes into the last layer depends on other rows."""
-    for both in _made_up(64, shape):
-        rows, others = both[:32], both[32:]
+    for pair in _made_up(64, shape):
+        rows, others = pair[:32], pair[32:]
         others[0] = rows[0]
         with _tried():
-            one, two = (
+            first, two = (
                 image_features(network, Rows(part.numpy()), Scaling.none(shape), device)[0]
                 for part in (rows, others)
             )
-        if not np.array_equal(one, two):
+        if not np.array_equal(first, two):
             raise InputError("network", _MIXES)
 
 
@@ -547,12 +547,12 @@ def _kept_bytes(network: Any, shape: tuple[int, ...]) -> int:
     """Return how many bytes the gradient of a row takes, with all that is kept to compute it."""
     import torch
 
-    kept = [4 * sum(weight.numel() for weight in network.parameters())]
+    sizes = [4 * sum(weight.numel() for weight in network.parameters())]
 
     def keep(value: Any) -> Any:
-        kept.append(value.numel() * value.element_size())
+        sizes.append(value.numel() * value.element_size())
         return value
 
     with _tried(), torch.autograd.graph.saved_tensors_hooks(keep, lambda value: value):
         deepcopy(network)(torch.zeros((1, *shape)))
-    return sum(kept)
+    return sum(sizes)

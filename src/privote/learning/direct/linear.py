@@ -289,11 +289,11 @@ class DPLinear(PrivateLinear):
         velocity, mean, averaged = np.zeros_like(weights), np.zeros_like(weights), 0
         for step in range(self.steps):
             chosen = noise.sample(records, self.sample_rate)
-            part, truth, each = rows, Y, sizes
+            part, truth, counts = rows, Y, sizes
             if len(chosen) < records:
                 mine = rows_of(chosen, sizes)
-                part, truth, each = rows[mine], Y[mine], None if sizes is None else sizes[chosen]
-            total = clipped_sum(part, truth, weights, logit(self.initial_share), self.clip, each)
+                part, truth, counts = rows[mine], Y[mine], None if sizes is None else sizes[chosen]
+            total = clipped_sum(part, truth, weights, logit(self.initial_share), self.clip, counts)
             noisy = noise.add(total, deviation)
             velocity = self.momentum * velocity - self.learning_rate_ * noisy / unit
             weights = weights + velocity
@@ -313,20 +313,20 @@ def clipped_sum(
     label is unknown) is x rᵀ, of norm ‖x‖·‖r‖. One that overflows adds nothing. With ``sizes``
     rows stand person by person, each has so many, and adds the clipped mean of their gradients.
     """
-    total, most = np.zeros_like(weights), clip * (1 - SUM_HAIR)
+    total, limit = np.zeros_like(weights), clip * (1 - SUM_HAIR)
     every = [np.zeros((0, Y.shape[1]))]
     with one_thread(), np.errstate(over="ignore", invalid="ignore"):
-        for block, place in padded_blocks(rows, _block(sp.issparse(rows), *weights.shape)):
-            real = place.stop - place.start
+        for block, span in padded_blocks(rows, _block(sp.issparse(rows), *weights.shape)):
+            real = span.stop - span.start
             truth = np.full((block.shape[0], Y.shape[1]), -1, Y.dtype)
-            truth[:real] = Y[place]
+            truth[:real] = Y[span]
             residuals, norms = _residuals(block, truth, weights, offset)
             if sizes is not None:
                 every.append(residuals[:real])
                 continue
-            total += np.asarray(block.T @ (residuals * (most / np.maximum(norms, most))[:, None]))
+            total += np.asarray(block.T @ (residuals * (limit / np.maximum(norms, limit))[:, None]))
         if sizes is not None:
-            return _clipped_means(rows, np.concatenate(every), sizes, most)
+            return _clipped_means(rows, np.concatenate(every), sizes, limit)
     return total
 
 
@@ -363,9 +363,9 @@ def _clipped_means(
     """
     total = np.zeros((rows.shape[1], residuals.shape[1]))
     ends = np.append(0, np.cumsum(sizes))
-    some = max(1, _VALUES // total.size)
-    for start in range(0, len(sizes), some):
-        here, many = ends[start : start + some + 1], sizes[start : start + some]
+    step = max(1, _VALUES // total.size)
+    for start in range(0, len(sizes), step):
+        here, many = ends[start : start + step + 1], sizes[start : start + step]
         mine, count = slice(here[0], here[-1]), int(here[-1] - here[0])
         shares = residuals[mine] / np.repeat(many, many)[:, None]
         places, shape = np.arange(count), (len(here) - 1, count)
@@ -518,13 +518,13 @@ def moments(design: Any, Y: Labels, unit: Persons, tau: float) -> Floats:
     """
     cast = (Y == 1).astype(np.float64)
     length = np.sqrt(cast.sum(axis=1))
-    most = np.sqrt(tau) * (1 - SUM_HAIR)
-    cast *= np.minimum(1.0, most / np.maximum(length, 1.0))[:, None]
+    limit = np.sqrt(tau) * (1 - SUM_HAIR)
+    cast *= np.minimum(1.0, limit / np.maximum(length, 1.0))[:, None]
     if unit is not None:
         cast /= np.bincount(unit)[unit][:, None]
     blocks = (slice(start, start + BLOCK) for start in range(0, len(cast), BLOCK))
     return sum(
-        (np.asarray(design[some].T @ cast[some]) for some in blocks),
+        (np.asarray(design[block].T @ cast[block]) for block in blocks),
         start=np.zeros((design.shape[1], cast.shape[1])),
     )
 
@@ -537,11 +537,11 @@ def _logistic(scores: Floats, share: float) -> tuple[float, float]:
     ``share + scores`` in place of labels.
     """
     slope, level = 0.0, float(logit(share))
-    wanted = np.array([share, float(np.mean(scores * (share + scores)))])
+    target = np.array([share, float(np.mean(scores * (share + scores)))])
     for _ in range(_STEPS):
         chance = expit(slope * scores + level)
         bend = chance * (1 - chance)
-        wrong = wanted - np.array([chance.mean(), (chance * scores).mean()])
+        wrong = target - np.array([chance.mean(), (chance * scores).mean()])
         matrix = np.array(
             [
                 [bend.mean(), (bend * scores).mean()],
@@ -549,9 +549,9 @@ def _logistic(scores: Floats, share: float) -> tuple[float, float]:
             ]
         )
         matrix += 1e-12 * np.eye(2) * np.trace(matrix) + 1e-300 * np.eye(2)
-        up, more = np.linalg.solve(matrix, wrong)
-        size = max(1.0, abs(up), abs(more) * float(np.abs(scores).max(initial=0.0)))
-        slope, level = slope + more / size, level + up / size
+        up, steeper = np.linalg.solve(matrix, wrong)
+        size = max(1.0, abs(up), abs(steeper) * float(np.abs(scores).max(initial=0.0)))
+        slope, level = slope + steeper / size, level + up / size
         if size == 1.0 and abs(up) < 1e-9:
             break
     return max(0.0, slope), level

@@ -95,8 +95,8 @@ class TrainingPlan:
         noise_multiplier = positive("noise_multiplier", noise_multiplier)
         fraction("delta", delta, "()")
         if self.sample_rate == 1:
-            one = noise_multiplier / (_SHIFT * self._root)
-            value = dp_accounting.get_epsilon_gaussian(one, delta, tol=_STOP)
+            ratio = noise_multiplier / (_SHIFT * self._root)
+            value = dp_accounting.get_epsilon_gaussian(ratio, delta, tol=_STOP)
         else:
             from dp_accounting.pld import PLDAccountant
 
@@ -113,13 +113,13 @@ class TrainingPlan:
         fraction("delta", delta, "()")
         if self.sample_rate == 1:
             # Twice: once is what `epsilon` adds, and both searches stop on any side.
-            found = float(dp_accounting.get_sigma_gaussian(epsilon / UPWARDS**2, delta))
-            found *= _SHIFT * self._root
+            noise = float(dp_accounting.get_sigma_gaussian(epsilon / UPWARDS**2, delta))
+            noise *= _SHIFT * self._root
         else:
-            found = self._search(epsilon, delta)
-        while self.epsilon(found, delta) > epsilon:  # a search stops near its target, on any side
-            found *= 1 + _TOLERANCE / 4
-        return found
+            noise = self._search(epsilon, delta)
+        while self.epsilon(noise, delta) > epsilon:  # a search stops near its target, on any side
+            noise *= 1 + _TOLERANCE / 4
+        return noise
 
     def rdp(self, noise_multiplier: float, orders: Floats) -> Floats:
         """Return the Rényi cost of all steps together for one record replaced: (orders,).
@@ -131,11 +131,13 @@ class TrainingPlan:
         total = np.zeros(len(orders))
         for factor, steps in self.stages:
             z = factor * first
-            each = _SHIFT**2 * np.asarray(orders, np.float64) / (2 * z**2)
-            for place, order in enumerate(orders if self.sample_rate < 1 else ()):
+            curve = _SHIFT**2 * np.asarray(orders, np.float64) / (2 * z**2)
+            for index, order in enumerate(orders if self.sample_rate < 1 else ()):
                 if order <= _LAST_ORDER:
-                    each[place] = min(each[place], _sampled_rdp(z, self.sample_rate, float(order)))
-            total += steps * np.maximum.accumulate(each)
+                    curve[index] = min(
+                        curve[index], _sampled_rdp(z, self.sample_rate, float(order))
+                    )
+            total += steps * np.maximum.accumulate(curve)
         return total
 
     @property
@@ -148,8 +150,8 @@ class TrainingPlan:
 
         events = []
         for factor, steps in self.stages:
-            one = dp.GaussianDpEvent(factor * noise_multiplier)
-            step = dp.PoissonSampledDpEvent(self.sample_rate, one)
+            gaussian = dp.GaussianDpEvent(factor * noise_multiplier)
+            step = dp.PoissonSampledDpEvent(self.sample_rate, gaussian)
             events.append(dp.SelfComposedDpEvent(step, steps))
         return dp.ComposedDpEvent(events)
 
@@ -202,9 +204,9 @@ def _sampled_rdp(noise: float, rate: float, order: float) -> float:
     """
     reach = _TAILS * noise
     x = np.arange(-2 * order - reach, 1 + reach, noise / _FINE)
-    none, some = math.log1p(-rate), math.log(rate)
-    left = np.logaddexp(none - (x / noise) ** 2 / 2, some - ((x + 1) / noise) ** 2 / 2)
-    right = np.logaddexp(none - (x / noise) ** 2 / 2, some - ((x - 1) / noise) ** 2 / 2)
+    none, sampled = math.log1p(-rate), math.log(rate)
+    left = np.logaddexp(none - (x / noise) ** 2 / 2, sampled - ((x + 1) / noise) ** 2 / 2)
+    right = np.logaddexp(none - (x / noise) ** 2 / 2, sampled - ((x - 1) / noise) ** 2 / 2)
     total = logsumexp(order * left + (1 - order) * right)
     total += math.log(noise / _FINE) - math.log(noise * math.sqrt(2 * math.pi))
     return max(0.0, float(total) / (order - 1)) * (1 + _ROUNDING) + _ROUNDING

@@ -36,12 +36,12 @@ def require_torch(what: str, extra: str = "deep") -> Any:
 
 def check_network(network: Any) -> None:
     """Refuse a name that is not known."""
-    known = (*VECTOR_NETWORKS, *IMAGE_NETWORKS)
-    if callable(network) or network in known:
+    names = (*VECTOR_NETWORKS, *IMAGE_NETWORKS)
+    if callable(network) or network in names:
         return
     raise InputError(
         "network",
-        f"must be one of {', '.join(known)}, or a function (shape, outputs) that returns a "
+        f"must be one of {', '.join(names)}, or a function (shape, outputs) that returns a "
         "torch module",
         network,
     )
@@ -141,10 +141,10 @@ def _from_monai(network: str, channels: int, outputs: int) -> Any:
 def last_layer(module: Any) -> Any:
     """Return the linear layer that gives the logits: the last one of the network."""
     nn = require_torch("networks").nn
-    found = [part for part in module.modules() if isinstance(part, nn.Linear)]
-    if not found:
+    layers = [part for part in module.modules() if isinstance(part, nn.Linear)]
+    if not layers:
         raise UnavailableError("the network must end in a torch.nn.Linear layer; it has none")
-    return found[-1]
+    return layers[-1]
 
 
 @contextmanager
@@ -185,20 +185,20 @@ def weights_of(module: Any) -> Arrays:
 def set_weights(module: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     """Put arrays into a network; names and shapes must be the network's own."""
     torch = require_torch("networks")
-    own = module.state_dict()
-    if set(own) != set(arrays):
+    state = module.state_dict()
+    if set(state) != set(arrays):
         raise InputError(
-            f"weights must match this network: missing {sorted(set(own) - set(arrays))[:3]}, "
-            f"unknown {sorted(set(arrays) - set(own))[:3]}"
+            f"weights must match this network: missing {sorted(set(state) - set(arrays))[:3]}, "
+            f"unknown {sorted(set(arrays) - set(state))[:3]}"
         )
-    for name, value in own.items():
+    for name, value in state.items():
         if tuple(value.shape) != arrays[name].shape or arrays[name].dtype.kind not in "fiu":
             raise InputError(
                 f"weights {name} must have the shape {tuple(value.shape)}, got "
                 f"{arrays[name].shape} of type {arrays[name].dtype}"
             )
     module.load_state_dict(
-        {name: torch.as_tensor(np.array(arrays[name])).to(own[name].dtype) for name in own}
+        {name: torch.as_tensor(np.array(arrays[name])).to(state[name].dtype) for name in state}
     )
 
 
@@ -211,29 +211,29 @@ def load_weights(module: Any, path: str | os.PathLike[str]) -> list[str]:
     """
     torch = require_torch("networks")
     try:
-        given = torch.load(os.fspath(path), map_location="cpu", weights_only=True)
+        loaded = torch.load(os.fspath(path), map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise InputError(f"weights {str(path)!r} do not exist") from None
     except Exception as error:  # torch raises several kinds, by what is wrong with the file
         raise InputError(f"weights in {str(path)!r} cannot be read safely: {error}") from None
-    if isinstance(given, Mapping) and isinstance(given.get("state_dict"), Mapping):
-        given = given["state_dict"]
-    if not isinstance(given, Mapping) or not all(map(torch.is_tensor, given.values())):
-        raise InputError(f"weights in {str(path)!r} must be a state dictionary, got {type(given)}")
-    own = module.state_dict()
+    if isinstance(loaded, Mapping) and isinstance(loaded.get("state_dict"), Mapping):
+        loaded = loaded["state_dict"]
+    if not isinstance(loaded, Mapping) or not all(map(torch.is_tensor, loaded.values())):
+        raise InputError(f"weights in {str(path)!r} must be a state dictionary, got {type(loaded)}")
+    state = module.state_dict()
     head = _names_of_head(module)
     fitting, surplus = {}, []
-    for name, value in given.items():
+    for name, value in loaded.items():
         name = _our_name(str(name))
-        value = _fewer_channels(value, own.get(name))
-        if name in own and own[name].shape == value.shape:
+        value = _fewer_channels(value, state.get(name))
+        if name in state and state[name].shape == value.shape:
             fitting[name] = value
         else:
             surplus.append(name)
     # Counters of batches are not in every file, and nothing is computed from them.
     absent = [
         name
-        for name in own
+        for name in state
         if name not in fitting and name not in head and not name.endswith("num_batches_tracked")
     ]
     if absent:
@@ -241,7 +241,7 @@ def load_weights(module: Any, path: str | os.PathLike[str]) -> list[str]:
             f"weights in {str(path)!r} do not match this network: {len(absent)} parts are missing "
             f"or have another shape, first {absent[0]}"
         )
-    module.load_state_dict({**own, **fitting})
+    module.load_state_dict({**state, **fitting})
     return surplus
 
 

@@ -61,8 +61,8 @@ class Rows:
         self._X = X.tocsr() if sp.issparse(X) else X
         self.shape: tuple[int, ...] = tuple(int(extent) for extent in X.shape[1:])
         self._bounded = bounded
-        held = self._X.data if sp.issparse(self._X) else self._X
-        if bounded and isinstance(held, np.ndarray) and not np.isfinite(held).all():
+        values = self._X.data if sp.issparse(self._X) else self._X
+        if bounded and isinstance(values, np.ndarray) and not np.isfinite(values).all():
             raise InputError("X", "must be finite, it holds NaN or infinity")
 
     def __len__(self) -> int:
@@ -108,9 +108,9 @@ class Scaling:
     def of(cls, rows: list[Rows]) -> Scaling:
         """Measure public rows, evenly spread, a few thousand at most."""
         parts = []
-        for some in rows:
-            count = min(len(some), _MOST_MEASURED, _VALUES * 8 // int(np.prod(some.shape)))
-            parts.append(some[np.linspace(0, len(some) - 1, count).astype(int)])
+        for part in rows:
+            count = min(len(part), _MOST_MEASURED, _VALUES * 8 // int(np.prod(part.shape)))
+            parts.append(part[np.linspace(0, len(part) - 1, count).astype(int)])
         sample = np.concatenate(parts).astype(np.float64)
         axes = (0, 2, 3) if sample.ndim == 4 else (0,)
         deviation = sample.std(axis=axes).astype(np.float32)
@@ -179,8 +179,8 @@ class Augment:
         if self.noise:
             batch = batch + self.noise * torch.randn(batch.shape, generator=generator)
         if self.feature_dropout:
-            kept = torch.rand(batch.shape, generator=generator) >= self.feature_dropout
-            batch = batch * kept / (1 - self.feature_dropout)
+            mask = torch.rand(batch.shape, generator=generator) >= self.feature_dropout
+            batch = batch * mask / (1 - self.feature_dropout)
         return batch
 
 
@@ -251,8 +251,10 @@ class NetworkClassifier(LabelClassifier):
             raise InputError(
                 "thresholds", f"must be {labels} finite numbers, got {thresholds.shape}"
             )
-        known = cls._get_param_names()
-        model = cls(**{cls._named_by: name}, **{key: v for key, v in sizes.items() if key in known})
+        parameters = cls._get_param_names()
+        model = cls(
+            **{cls._named_by: name}, **{key: v for key, v in sizes.items() if key in parameters}
+        )
         network = build_network(
             name, shape, labels, hidden=int(sizes["hidden"]), dropout=sizes["dropout"]
         )
@@ -313,7 +315,7 @@ def _check_sizes(
     check_network(name)
     if len(shape) not in (1, 3) or min((*shape, labels, hidden)) < 1:
         raise InputError(f"arrays must be those of a saved network, got sizes {shape}, {labels}")
-    held = sum(value.size for value in weights.values())
+    present = sum(value.size for value in weights.values())
     inputs = int(np.prod(np.array(shape, dtype=object)))
     if name in IMAGE_NETWORKS:
         needed = labels + shape[0]
@@ -321,5 +323,5 @@ def _check_sizes(
         needed = (inputs + 1) * hidden + (hidden + 1) * labels
     else:
         needed = (inputs + 1) * labels
-    if needed > held:
-        raise InputError(f"arrays contain {held} weights; a network of these sizes has {needed}")
+    if needed > present:
+        raise InputError(f"arrays contain {present} weights; a network of these sizes has {needed}")

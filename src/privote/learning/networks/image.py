@@ -130,18 +130,18 @@ class ImageNetwork(NetworkClassifier):
         with seeded(int(rng.randint(2**31 - 1))):
             network = self._built(rows.shape, labels.shape[1])
             order = rng.permutation(len(rows))
-            held = round(self.validation * len(rows)) if len(rows) >= 10 else 0
+            validation = round(self.validation * len(rows)) if len(rows) >= 10 else 0
             learns, seen, scale = network, rows, scaling
             if self.frozen:
                 seen = Rows(image_features(network, rows, scaling, self.device))
                 learns, scale = last_layer(network), Scaling.none(seen.shape)
-            sides = (order[held:], order[:held])
+            sides = (order[validation:], order[:validation])
             self.history_ = _fit_network(learns, _Lessons(seen, cells, scale), sides, self)
         self._fitted(network, scaling, rows.shape, np.full(labels.shape[1], 0.5))
-        if held and self.tune is not None:
-            kept = np.sort(order[:held])
+        if validation and self.tune is not None:
+            judged = np.sort(order[:validation])
             self.thresholds_ = best_thresholds(
-                self._answers(Rows(rows[kept])), rounded(labels[kept]), self.tune
+                self._answers(Rows(rows[judged])), rounded(labels[judged]), self.tune
             )
         return self
 
@@ -179,11 +179,11 @@ class _Lessons:
         losses, sizes = [], []
         network.train(optimizer is not None)
         for start in range(0, len(index), settings.batch_size):
-            some = index[start : start + settings.batch_size]
-            if optimizer is not None and len(some) == 1 < len(index):
+            chunk = index[start : start + settings.batch_size]
+            if optimizer is not None and len(chunk) == 1 < len(index):
                 continue  # one row says nothing to batch normalisation
-            batch = torch.as_tensor(self.scaling(self.rows[some])).to(settings.device)
-            cells = torch.as_tensor(self.cells[some]).to(settings.device)
+            batch = torch.as_tensor(self.scaling(self.rows[chunk])).to(settings.device)
+            cells = torch.as_tensor(self.cells[chunk]).to(settings.device)
             with torch.set_grad_enabled(optimizer is not None):
                 loss = masked_loss(network(batch), *cells.unbind(1))
             if optimizer is not None:
@@ -191,7 +191,7 @@ class _Lessons:
                 loss.backward()
                 optimizer.step()
             losses.append(loss.item())
-            sizes.append(len(some))
+            sizes.append(len(chunk))
         return float(np.average(losses, weights=sizes))
 
 
@@ -208,23 +208,23 @@ def _fit_network(
     how = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
     optimizer = torch.optim.Adam(network.parameters(), **how, amsgrad=True)
     falling = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=_PLATEAU)
-    learnt, held = sides
-    judge = "valid_loss" if len(held) else "train_loss"
+    learnt, judged = sides
+    judge = "valid_loss" if len(judged) else "train_loss"
     history: dict[str, list[float]] = {"learning_rate": [], "train_loss": [], judge: []}
     best, bar = None, np.inf
     for epoch in range(settings.n_epochs):
         history["learning_rate"].append(optimizer.param_groups[0]["lr"])
         order = learnt[torch.randperm(len(learnt)).numpy()]
         history["train_loss"].append(lessons.epoch(network, order, settings, optimizer))
-        if len(held):
-            history[judge].append(lessons.epoch(network, held, settings, None))
+        if len(judged):
+            history[judge].append(lessons.epoch(network, judged, settings, None))
         loss = history[judge][-1]
         falling.step(loss)
         if loss < bar:
             best, bar = deepcopy(network.state_dict()), loss * (1 - _BETTER)
         if settings.progress is not None:
             settings.progress(epoch + 1, settings.n_epochs)
-    if len(held) and best is not None:
+    if len(judged) and best is not None:
         network.load_state_dict(best)
     return history
 
@@ -253,8 +253,8 @@ def image_features(
         return np.asarray(seen[0].cpu().numpy(), np.float32)
 
     def mapped(block: tuple[Any, slice]) -> npt.NDArray[np.float32]:
-        some, place = block
-        return features(rows[some])[: place.stop - place.start]
+        block_rows, span = block
+        return features(rows[block_rows])[: span.stop - span.start]
 
     threads = torch.get_num_threads() if device == "cpu" else 1
     with one_torch_thread(), ThreadPoolExecutor(threads) as pool:

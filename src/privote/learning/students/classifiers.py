@@ -88,15 +88,15 @@ class LinearStudent(LabelClassifier):
         turn = np.arange(len(Y)) % folds
         losses = np.zeros((len(strengths), Y.shape[1]))
         if len(strengths) > 1:
-            for place, C in enumerate(strengths):
-                for held in range(min(folds, len(Y))):
-                    losses[place] += _loss(C, rows, Y, turn == held)
+            for index, C in enumerate(strengths):
+                for fold in range(min(folds, len(Y))):
+                    losses[index] += _loss(C, rows, Y, turn == fold)
         chosen = losses.argmin(axis=0)
         self.coef_ = np.zeros((Y.shape[1], rows.shape[1]))
         self.intercept_ = np.zeros(Y.shape[1])
-        for place in np.unique(chosen):
-            mine = np.flatnonzero(chosen == place)
-            weights, bias = Solver(C=strengths[place]).fit(rows, Y[:, mine])
+        for index in np.unique(chosen):
+            mine = np.flatnonzero(chosen == index)
+            weights, bias = Solver(C=strengths[index]).fit(rows, Y[:, mine])
             # A label never seen has a bias of minus infinity; a student is not that sure.
             sure = np.log(1 + len(Y))
             self.coef_[mine] = weights
@@ -170,17 +170,17 @@ def binarized(y: Any, classes: Any) -> tuple[Labels, npt.NDArray[Any]]:
             "must be given if y has one axis: the set of classes is public, and must not be "
             "taken from private records",
         )
-    known = np.unique(np.asarray(classes))
-    check_classification_targets(known)
-    if len(known) < 2:
-        raise InputError("classes", f"must be more than one class, got {known.tolist()}")
+    names = np.unique(np.asarray(classes))
+    check_classification_targets(names)
+    if len(names) < 2:
+        raise InputError("classes", f"must be more than one class, got {names.tolist()}")
     cells = np.asarray(y, object).tolist()
-    Y = np.zeros((len(cells), len(known)), np.int8)
-    places = {name: place for place, name in enumerate(known.tolist())}
+    Y = np.zeros((len(cells), len(names)), np.int8)
+    places = {name: column for column, name in enumerate(names.tolist())}
     for row, cell in enumerate(cells):
-        place = places.get(cell) if isinstance(cell, Hashable) else None
-        if place is not None:
-            Y[row, place] = 1
+        column = places.get(cell) if isinstance(cell, Hashable) else None
+        if column is not None:
+            Y[row, column] = 1
         elif cell is None or (isinstance(cell, float) and cell != cell):
             Y[row] = ABSTAIN
         else:
@@ -188,7 +188,7 @@ def binarized(y: Any, classes: Any) -> tuple[Labels, npt.NDArray[Any]]:
             raise InputError(
                 "y", f"must contain only classes; row {row} has another", sealed=sealed
             )
-    return Y[:, 1:] if len(known) == 2 else Y, known
+    return Y[:, 1:] if len(names) == 2 else Y, names
 
 
 def train_student(
@@ -233,16 +233,18 @@ def train_student(
 
 
 def _fit_one(model: Any, X: Any, column: Targets) -> Any:
-    known = np.flatnonzero(column != ABSTAIN)
-    truth = column[known]
+    answered = np.flatnonzero(column != ABSTAIN)
+    truth = column[answered]
     if not (truth > 0).any() or not (truth < 1).any():
-        return float((truth.sum() + 1) / (len(known) + 2))
+        return float((truth.sum() + 1) / (len(answered) + 2))
     if truth.dtype == np.int8:
-        return model.fit(X[known], truth)
+        return model.fit(X[answered], truth)
     # Every row twice: as a 1 and as a 0, each with its probability for a weight.
     parts = np.concatenate([truth, 1 - truth])
-    classes, some = np.repeat(np.array([1, 0], np.int8), len(known)), np.flatnonzero(parts)
-    return model.fit(X[np.tile(known, 2)[some]], classes[some], sample_weight=parts[some])
+    classes, weighted = np.repeat(np.array([1, 0], np.int8), len(answered)), np.flatnonzero(parts)
+    return model.fit(
+        X[np.tile(answered, 2)[weighted]], classes[weighted], sample_weight=parts[weighted]
+    )
 
 
 def _ask(model: Any, X: Any) -> Floats:

@@ -127,7 +127,7 @@ class MixMatchClassifier(NetworkClassifier):
         require_torch("MixMatch")
         rows = Rows(X)
         labels = check_targets(y, len(rows))
-        known = labels >= 0
+        weights = labels >= 0
         pool = self._pool(rows, X_unlabelled)
         answered = np.flatnonzero((labels >= 0).any(axis=1))
         if not len(answered):
@@ -135,7 +135,7 @@ class MixMatchClassifier(NetworkClassifier):
         recipe = self._recipe(len(rows.shape) == 3)
         if len(answered) < len(labels):
             rows = Rows(take_rows(X, answered))
-            labels, known = labels[answered], known[answered]
+            labels, weights = labels[answered], weights[answered]
         scaling = Scaling.of([rows, pool])
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         with seeded(seed) as generator:
@@ -152,7 +152,7 @@ class MixMatchClassifier(NetworkClassifier):
                 network,
                 recipe,
                 (rows, pool),
-                (labels, known),
+                (labels, weights),
                 scaling,
                 (np.random.default_rng(seed), generator),
             )
@@ -256,8 +256,8 @@ class Training:
         self.network, self.recipe, self.scaling = network, recipe, scaling
         self.labelled, self.unlabelled = rows
         self.rng, self.generator = generators
-        targets, known = labels  # how much each cell counts: 0 where it is unknown
-        self.known = self._torch.as_tensor(known).float()
+        targets, weights = labels  # how much each cell counts: 0 where it is unknown
+        self.known = self._torch.as_tensor(weights).float()
         self.truth = self._torch.as_tensor(targets).clamp(min=0).float()
         # One yes and one no more than were released: no share is 0 or 1.
         self.wanted = (self.truth * self.known).sum(0).add(1) / self.known.sum(0).add(2)
@@ -283,25 +283,25 @@ class Training:
 
     def _step(self, step: int) -> None:
         recipe = self.recipe
-        some = self.rng.integers(len(self.labelled), size=recipe.batch_size)
-        batch = self._read(self.labelled, some)
+        chosen = self.rng.integers(len(self.labelled), size=recipe.batch_size)
+        batch = self._read(self.labelled, chosen)
         inputs = [recipe.augment(batch, self.generator)]
-        known = self.known[some]
-        targets = [self._filled(batch, self.truth[some], known)]
+        weights = self.known[chosen]
+        targets = [self._filled(batch, self.truth[chosen], weights)]
         weight = recipe.weight(step)
         if weight:
-            more = self.rng.integers(len(self.unlabelled), size=recipe.batch_size)
-            more = self._read(self.unlabelled, more)
-            inputs += [recipe.augment(more, self.generator) for _ in range(_COPIES)]
-            targets += [self._guess(more)] * _COPIES
+            unlabelled = self.rng.integers(len(self.unlabelled), size=recipe.batch_size)
+            unlabelled = self._read(self.unlabelled, unlabelled)
+            inputs += [recipe.augment(unlabelled, self.generator) for _ in range(_COPIES)]
+            targets += [self._guess(unlabelled)] * _COPIES
         x, y = self._torch.cat(inputs), self._torch.cat(targets)
         if recipe.mixup:
             x, y = mixed(x, y, recipe.mixup, self.rng)
         logits = self.network(x)
-        loss = masked_loss(logits[: len(some)], y[: len(some)], known)
+        loss = masked_loss(logits[: len(chosen)], y[: len(chosen)], weights)
         if weight:
             entropy = self._torch.nn.functional.binary_cross_entropy_with_logits
-            loss = loss + weight * entropy(logits[len(some) :], y[len(some) :])
+            loss = loss + weight * entropy(logits[len(chosen) :], y[len(chosen) :])
         self._descend(loss, step)
 
     def _read(self, rows: Rows, index: npt.NDArray[np.int64]) -> Any:

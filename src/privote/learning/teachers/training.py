@@ -148,9 +148,9 @@ def train(
     teachers = _train_parts(model, part_of, n_teachers, n_jobs, progress)
     sizes = np.array([len(mine) for mine in parts], np.int64)
     prevalence = np.stack([_prevalence(labels[mine]) for mine in parts])
-    thresholds = None if tune is None else np.stack([each.thresholds for each in teachers])
+    thresholds = None if tune is None else np.stack([trained.thresholds for trained in teachers])
     if isinstance(model, LinearTeachers):
-        layers = [each.layer for each in teachers if each.layer is not None]
+        layers = [trained.layer for trained in teachers if trained.layer is not None]
         return StackedTeachers(layers, sizes, prevalence, thresholds)
     return SeparateTeachers(teachers, sizes, prevalence, thresholds)
 
@@ -164,13 +164,16 @@ def _train_parts(
 ) -> list[TrainedTeacher]:
     """Return the teachers of all parts, in order; ``part_of(number)`` gives each when due."""
     fast = isinstance(model, LinearTeachers)
-    some = _AT_ONCE if fast else 1
-    due = ([part_of(n) for n in range(at, min(at + some, count))] for at in range(0, count, some))
+    size = _AT_ONCE if fast else 1
+    batches = (
+        [part_of(n) for n in range(first, min(first + size, count))]
+        for first in range(0, count, size)
+    )
     teachers: list[TrainedTeacher] = []
     # Fast teachers spend their time in products that let other threads run.
     with one_thread():
         how: dict[str, Any] = {"n_jobs": n_jobs, "prefer": "threads" if fast else None}
-        for group in each(partial(_learn, model), due, at_once=1, **how):
+        for group in each(partial(_learn, model), batches, at_once=1, **how):
             teachers += group
             if progress is not None:
                 progress(len(teachers), count)
@@ -220,10 +223,10 @@ def _models(
     able, every = np.flatnonzero(learnable), np.arange(Y.shape[1])
     masks = getattr(model, "accepts_missing", False)
     if (Y < 0).any() and not masks:
-        known = [np.flatnonzero(Y[:, label] >= 0) for label in able]
+        rows_by_label = [np.flatnonzero(Y[:, label] >= 0) for label in able]
         return [
             (_fit(model, take_rows(part.X, rows), Y[rows][:, [label]], part), np.array([label]))
-            for label, rows in zip(able, known, strict=True)
+            for label, rows in zip(able, rows_by_label, strict=True)
         ]
     if masks or len(able) == len(every):
         return [(_fit(model, part.X, Y, part), every)]

@@ -79,17 +79,17 @@ def cast(
     queries, cube = count_rows(X_public), (teachers.n_teachers, teachers.n_labels)
     if queries < 1:
         raise InputError("X_public", "must have at least one row, got none")
-    place = 0
+    row = 0
     if not (isinstance(threshold, str) and threshold == "prevalence"):
         bar, votes = _bar(teachers, threshold), np.empty((queries, *cube), np.bool_)
         for answers in teachers.predict_proba(X_public, block):
-            votes[place : place + len(answers)] = answers >= bar
-            place += len(answers)
+            votes[row : row + len(answers)] = answers >= bar
+            row += len(answers)
         return votes
     scores = np.empty((cube[0] * cube[1], queries), np.float32)
     for answers in teachers.predict_proba(X_public, block):
-        scores[:, place : place + len(answers)] = answers.reshape(len(answers), -1).T
-        place += len(answers)
+        scores[:, row : row + len(answers)] = answers.reshape(len(answers), -1).T
+        row += len(answers)
     return top_votes(scores, teachers.prevalence, cube)
 
 
@@ -115,8 +115,8 @@ def best_thresholds(scores: npt.NDArray[Any], Y: Labels, metric: str) -> Floats:
         raise InputError("metric", f"must be one of {', '.join(METRICS)}", metric)
     best = np.full(Y.shape[1], 0.5)
     for label in range(Y.shape[1]):
-        known = Y[:, label] >= 0
-        truth, score = Y[known, label] == 1, scores[known, label].astype(np.float64)
+        answered = Y[:, label] >= 0
+        truth, score = Y[answered, label] == 1, scores[answered, label].astype(np.float64)
         if not truth.any() or truth.all():
             continue
         order = np.argsort(-score, kind="stable")
@@ -127,8 +127,8 @@ def best_thresholds(scores: npt.NDArray[Any], Y: Labels, metric: str) -> Floats:
         lower = np.append(score[1:], 0.0)
         # Between equal scores there is no room for a threshold; below the last there always is.
         figure[:-1][score[:-1] == lower[:-1]] = -np.inf
-        at = int(np.argmax(figure))
-        best[label] = (score[at] + lower[at]) / 2
+        best_index = int(np.argmax(figure))
+        best[label] = (score[best_index] + lower[best_index]) / 2
     return best
 
 
@@ -157,10 +157,10 @@ def top_votes(scores: npt.NDArray[Any], share: npt.ArrayLike, cube: tuple[int, i
         How many teachers and labels.
     """
     queries = scores.shape[1]
-    wanted = np.floor(np.broadcast_to(share, cube).ravel() * queries + 0.5)
+    counts = np.floor(np.broadcast_to(share, cube).ravel() * queries + 0.5)
     votes = np.empty((queries, len(scores)), np.bool_)
     for voice, row in enumerate(scores):
-        votes[:, voice] = _top(np.asarray(row), int(wanted[voice]), voice)
+        votes[:, voice] = _top(np.asarray(row), int(counts[voice]), voice)
     return votes.reshape(queries, *cube)
 
 
@@ -168,8 +168,8 @@ def _top(scores: npt.NDArray[Any], wanted: int, voice: int) -> Votes:
     """Return yes to the ``wanted`` highest scores of one voice: (queries,)."""
     if wanted < 1 or wanted >= len(scores):
         return np.full(len(scores), wanted >= 1)
-    place = len(scores) - wanted
-    value = np.partition(scores, place)[place]
+    rank = len(scores) - wanted
+    value = np.partition(scores, rank)[rank]
     votes, equal = np.asarray(scores > value), np.flatnonzero(scores == value)
     room = wanted - int(votes.sum())
     votes[equal[np.argsort(_hash(equal, voice))[:room]]] = True
@@ -310,10 +310,10 @@ class TrainedTeacher:
             rule = f"must be rows that {who} can answer about"
             with worded("X", rule), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of what follows from a private part
-                given = label_probabilities(model, X, len(labels))
-            if not np.isfinite(given).all():
+                chances = label_probabilities(model, X, len(labels))
+            if not np.isfinite(chances).all():
                 raise InputError(f"{who} must return finite numbers, got NaN or infinity")
-            answers[:, labels] = np.clip(given, 0, 1)
+            answers[:, labels] = np.clip(chances, 0, 1)
         return np.where(self.learnable, answers, self.constant)
 
 
@@ -382,4 +382,4 @@ class LinearTeachers(LabelClassifier):
 
     def solver(self) -> Solver:
         """Return what fits it; parameters that make no sense are refused."""
-        return Solver(**{each.name: getattr(self, each.name) for each in fields(Solver)})
+        return Solver(**{part.name: getattr(self, part.name) for part in fields(Solver)})
