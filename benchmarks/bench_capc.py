@@ -10,13 +10,12 @@ are random: 512 inputs, 20 labels.
 from __future__ import annotations
 
 import argparse
-import queue
+import asyncio
+import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,17 +25,19 @@ from comparison import peer, row
 
 from privote import BinaryVoting
 from privote.capc import site as service
-from privote.capc.coalition import lay_out, running
 from privote.capc.engine import OTHER, OWN, SecureEngine
 from privote.capc.messages import QUERYING
 from privote.capc.models import SiteModel, quantise_model, quantise_rows
+from privote.capc.parties import ballot_programs, decision_programs, sliced
 from privote.capc.programs import PEER, QUERIER, Program
-from privote.capc.roles import ballot_programs, decision_programs, sliced
 from privote.capc.site import Site
 from privote.capc.terms import Terms
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples" / "coalition"))
+from processes import running, write_config
+
 FEATURES, LABELS, MOST = 512, 20, 1000
-ABREAST = 2
+MAX_CONCURRENT = 2
 Inputs = list[dict[str, Any]]
 
 
@@ -51,7 +52,7 @@ def agreed(parties: int) -> Terms:
     return Terms(
         name="benchmark",
         labels=tuple(f"label {n}" for n in range(LABELS)),
-        features=FEATURES,
+        features=tuple(f"x{n}" for n in range(FEATURES)),
         bound=1.0,
         mechanism=BinaryVoting(sigma=20.0),
         guarantee="worst-case",
@@ -82,42 +83,41 @@ def models(terms: Terms) -> dict[str, SiteModel]:
 class Side:
     """One side of a session: the engine's sockets are links to each other, and digests queue."""
 
-    closed = False
-
     def __init__(self, folder: Path) -> None:
-        self.folder, self.said = folder, queue.SimpleQueue[bytes]()
+        self.folder, self.said = folder, asyncio.Queue[bytes]()
         folder.mkdir(mode=0o700)
 
     def reach(self, other: Side) -> None:
         (self.folder / OTHER).symlink_to(other.folder / OWN)
         self.other = other
 
-    def exchange(self, data: bytes, seconds: float) -> bytes:
-        self.said.put(data)
-        return self.other.said.get(timeout=seconds)
+    async def exchange(self, data: bytes) -> bytes:
+        self.said.put_nowait(data)
+        return await self.other.said.get()
 
-    def close(self) -> None:
-        self.closed = True
+    async def guard(self, work: Any) -> Any:
+        return await work
+
+    @asynccontextmanager
+    async def sockets(self) -> AsyncIterator[Path]:
+        yield self.folder
 
 
-def bare_session(programs: list[Program], querier: Inputs, peer_inputs: Inputs) -> None:
-    """Run one session of the engine between two threads, over unix sockets."""
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
-        sides = [Side(Path(folder).resolve() / name) for name in (QUERIER, PEER)]
+async def bare_session(programs: Sequence[Program], querier: Inputs, peer_inputs: Inputs) -> None:
+    """Run one session of the engine, over unix sockets."""
+    with tempfile.TemporaryDirectory() as folder:
+        sides: list[Any] = [Side(Path(folder).resolve() / name) for name in (QUERIER, PEER)]
         sides[0].reach(sides[1])
         sides[1].reach(sides[0])
-        running = [
-            pool.submit(SecureEngine().run, programs, name, inputs, side, deadline=600.0)
-            for name, inputs, side in zip(
-                (QUERIER, PEER), (querier, peer_inputs), sides, strict=True
-            )
-        ]
-        for one in running:
-            one.result()
+        run = SecureEngine().run
+        await asyncio.gather(
+            run(programs, QUERIER, querier, sides[0], deadline=600.0),
+            run(programs, PEER, peer_inputs, sides[1], deadline=600.0),
+        )
 
 
 def bare(terms: Terms, held: dict[str, SiteModel], X: np.ndarray) -> float:
-    """Return the seconds of all ballots and the decision, without roles, network or charges."""
+    """Return the seconds of all ballots and the decision, without parties, network or charges."""
     rows = quantise_rows(X, features=FEATURES, bound=terms.bound, bits=terms.bits)
     programs = ballot_programs(terms, len(rows))
     deciding = decision_programs(terms, "querier", len(rows), tuple(held))
@@ -125,25 +125,20 @@ def bare(terms: Terms, held: dict[str, SiteModel], X: np.ndarray) -> float:
     mask = rng.integers(-(2**62), 2**62, (len(rows), LABELS))
     asked = sliced(programs, {"x": rows})
 
-    def ballots(model: SiteModel) -> None:
-        with places:
+    async def ballots(model: SiteModel, places: asyncio.Semaphore) -> None:
+        async with places:
             fixed = quantise_model(model, bound=terms.bound, bits=terms.bits)
-            bare_session(
-                programs, asked, [{**fixed, **part} for part in sliced(programs, {"mask": mask})]
-            )
+            parts = [{**fixed, **part} for part in sliced(programs, {"mask": mask})]
+            await bare_session(programs, asked, parts)
 
-    places = threading.Semaphore(ABREAST)
+    async def batch() -> None:
+        places = asyncio.Semaphore(MAX_CONCURRENT)
+        await asyncio.gather(*(ballots(model, places) for model in held.values()))
+        theirs = sliced(deciding, {"masks": mask, "vote": mask, "pad": mask})
+        await bare_session(deciding, sliced(deciding, {"shares": mask}), theirs)
+
     began = time.perf_counter()
-    threads = [threading.Thread(target=ballots, args=(model,)) for model in held.values()]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    bare_session(
-        deciding,
-        sliced(deciding, {"shares": mask}),
-        sliced(deciding, {"masks": mask, "vote": mask}),
-    )
+    asyncio.run(batch())
     return time.perf_counter() - began
 
 
@@ -151,25 +146,23 @@ def bare(terms: Terms, held: dict[str, SiteModel], X: np.ndarray) -> float:
 def coalition(terms: Terms, held: dict[str, SiteModel]) -> Iterator[Site]:
     """Start everybody but the querying site, whose settings it yields."""
     with tempfile.TemporaryDirectory() as folder:
-        files = lay_out(Path(folder), terms, held, sessions=ABREAST)
+        files = write_config(Path(folder), terms, held, max_concurrent=MAX_CONCURRENT)
         with running(files, terms):
             yield Site.read(files["querier"], QUERYING)
 
 
 def network(site: Site, X: np.ndarray) -> tuple[float, float]:
     """Return the seconds and megabytes of one batch."""
-    began = time.perf_counter()
-    driver = service.querying(site, X, lambda line: None)
-    answers = driver.run()
+    facts, answers = service.ask(site, X)
     assert len(answers.parties) == len(site.terms.parties), answers.left_out
-    return time.perf_counter() - began, driver.sessions.bytes / 1e6
+    return float(facts["seconds"]), float(facts["megabytes"])
 
 
 def measure(site: Site, held: dict[str, SiteModel], queries: int, times: int) -> Measured:
     """Time both in turn; the median of each."""
-    X = np.random.default_rng(2).uniform(-1, 1, (queries, FEATURES))
     alone, there = [], []
-    for _ in range(times):
+    for turn in range(times):  # other rows each time: the same ones would only be delivered again
+        X = np.random.default_rng(turn).uniform(-1, 1, (queries, FEATURES))
         alone.append(bare(site.terms, held, X))
         there.append(network(site, X))
     middle = sorted(there)[times // 2]

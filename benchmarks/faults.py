@@ -33,12 +33,17 @@ from privote.ledger.book import Book
 from privote.ledger.outbox import Outbox
 
 _DELTA = ["--delta", "1e-5"]
-#: What a run passes on its way from the reservation to the delivery, besides the draw.
-_STEPS: tuple[tuple[Any, str], ...] = (
+_THROUGH = 77  # a run that ended before the step of its fault
+#: What a run passes on its way from the reservation to the delivery, besides the draw: calls of the
+#: system, where a disk can be full, and calls between which a process can be killed.
+_SYSTEM: tuple[tuple[Any, str], ...] = (
     (os, "fsync"),
     (os, "replace"),
     (os, "link"),
     (os, "posix_fallocate"),
+)
+_STEPS: tuple[tuple[Any, str], ...] = (
+    *_SYSTEM,
     (Book, "append"),
     (Outbox, "allocate"),
     (Outbox, "write"),
@@ -115,7 +120,8 @@ def run(arguments: list[str]) -> int:
 @contextmanager
 def stepping(stop: int, fault: Callable[[], None]) -> Iterator[list[int]]:
     """Count the steps that are passed inside the block, and have a fault happen at one of them."""
-    passed, real = [0], [(owner, name, getattr(owner, name)) for owner, name in _STEPS]
+    steps = _STEPS if fault is die else _SYSTEM
+    passed, real = [0], [(owner, name, getattr(owner, name)) for owner, name in steps]
 
     def watched(call: Callable[..., Any]) -> Callable[..., Any]:
         def step(*given: Any, **named: Any) -> Any:
@@ -163,7 +169,7 @@ def in_child(job: Callable[[], int], seconds: float | None = None) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-# -- what must hold ----------------------------------------------------------------------------------
+# -- what must hold --------------------------------------------------------------------------------
 
 
 def outputs(folder: Path) -> dict[str, str]:
@@ -213,8 +219,9 @@ def attempt(
         ledger = ["--ledger", str(place)]
 
         def job() -> int:
-            with stepping(stop, fault):
-                return run(command.arguments(folder, ledger))
+            with stepping(stop, fault) as passed:
+                code = run(command.arguments(folder, ledger))
+            return _THROUGH if stop and passed[0] < stop else code
 
         first, before = in_child(job, seconds), outputs(folder)
         code = in_child(lambda: run(command.arguments(folder, ledger, resume=True)))
@@ -229,7 +236,7 @@ def at_every_step(command: Command, fault: Callable[[], None], step: int = 1) ->
     stop = 1
     while True:
         code, found = attempt(command, fault, stop)
-        if code == 0 and not found:  # the run was through before the step came
+        if code == _THROUGH:  # before the step came
             return tries, wrong
         tries += 1
         for problem in found:

@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
+from privote.guardian import Guardian
 from scipy.special import gammaln
 
 from privote.accounting.allowance import FACTOR
 from privote.accounting.filters import pinned_order
 from privote.accounting.renyi import Floats, epsilon
 from privote.errors import BudgetError, InputError, whole
-from privote.guardian import Guardian
 from privote.ledger import Budget, Ledger
 from privote.mechanisms import BinaryVoting
 

@@ -33,7 +33,7 @@ from tasks import Task, load
 import privote as pv
 from privote.capc.charges import Prices
 from privote.capc.coalition import Simulation
-from privote.capc.models import FIGURES, Records, SiteModel, judge, retrain_site, train_site
+from privote.capc.models import METRICS, Records, SiteModel, evaluate, train_site
 from privote.capc.terms import Terms
 
 SITES, QUERIERS, DELTA, SPARE = 50, 3, 1e-5, 0.9
@@ -106,7 +106,7 @@ def settle(task: Task, seed: int, case: str) -> Sites:
     queriers = names[:QUERIERS]
     if case == "weakest":
         by_strength = sorted(
-            models, key=lambda name: float(judge(models[name], task.X_test, task.Y_test)["BAC"])
+            models, key=lambda name: float(evaluate(models[name], task.X_test, task.Y_test)["BAC"])
         )
         queriers = by_strength[:QUERIERS]
     return Sites(
@@ -158,7 +158,7 @@ def run(sites: Sites, task: Task, way: Way, seed: int) -> list[dict[str, Any]]:
             continue
         rows = task.X_public[:count]
         labels = coalition.ask(querier, rows).labels
-        model = retrain_site(sites.records[querier], sites.labels, rows, labels)
+        model = train_site(sites.records[querier], sites.labels, Records(X=rows, Y=labels))
         found.append({"asked": len(rows), **figures(model, task, sites.judged)})
     return found
 
@@ -170,8 +170,8 @@ def figures(model: SiteModel, task: Task, judged: np.ndarray) -> dict[str, Any]:
         labels=tuple(np.array(model.labels)[judged]),
         thresholds=model.thresholds[judged],
     )
-    found = judge(part, task.X_test, task.Y_test[:, judged])
-    return {figure: found[figure] for figure in FIGURES}
+    found = evaluate(part, task.X_test, task.Y_test[:, judged])
+    return {figure: found[figure] for figure in METRICS}
 
 
 def show(name: str, epsilon: str, rows: list[dict[str, Any]]) -> None:
@@ -181,7 +181,7 @@ def show(name: str, epsilon: str, rows: list[dict[str, Any]]) -> None:
         f"{np.mean([row[f] for row in good]):.3f} ± {np.std([row[f] for row in good]):.3f}"
         if good
         else f"{'-':^13s}"
-        for f in FIGURES
+        for f in METRICS
     )
     print(f"  {name:24s} {epsilon:>4s} {asked:>6s}  {cells}", flush=True)
 
@@ -207,7 +207,7 @@ def main() -> int:
                 before += [figures(sites.models[q], task, sites.judged) for q in sites.queriers]
                 for place, way in enumerate(plans):
                     after.setdefault(place, []).extend(run(sites, task, way, 1000 * seed))
-            heads = "  ".join(f"{figure:^13s}" for figure in FIGURES)
+            heads = "  ".join(f"{figure:^13s}" for figure in METRICS)
             print(f"\n{data}, {case}:{'':{26 - len(data) - len(case)}s} eps  asked  {heads}")
             show("before", "", before)
             for place, way in enumerate(plans):

@@ -92,7 +92,7 @@ def main() -> None:
                     one, mean = (models(epsilon, seed)[kind] for _ in range(2))
                     one.fit(X[first], Y[first], public)  # type: ignore[attr-defined]
                     mean.fit(X, Y, public, groups=persons)  # type: ignore[attr-defined]
-                    assert one.privacy_.noise_multiplier == mean.privacy_.noise_multiplier  # type: ignore[attr-defined]
+                    assert one.guarantee_.mechanism == mean.guarantee_.mechanism  # type: ignore[attr-defined]
                     both = auc(one, cut["test"]), auc(mean, cut["test"])
                     found.setdefault((kind, epsilon), []).append(both)
         for (kind, epsilon), pairs in sorted(found.items()):

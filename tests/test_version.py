@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import zipfile
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.capc.coalitions import terms_of
 
 import privote as pv
 from privote.capc.journal import GuardianJournal
@@ -43,7 +43,7 @@ def votes(path: Path) -> Path:
 
 
 def journal(path: Path) -> Path:
-    GuardianJournal(file := path / "journal.db", "promise", "site").close()
+    GuardianJournal(file := path / "journal", terms_of(), "pg").close()
     return file
 
 
@@ -71,11 +71,10 @@ def edit_arrays(name: str, file: Path) -> None:
     np.savez(file, **held)
 
 
-def edit_database(file: Path) -> None:
-    with sqlite3.connect(file) as connection:
-        connection.executescript(
-            "PRAGMA user_version=77; UPDATE facts SET value = '9.1' WHERE name = 'version'"
-        )
+def edit_journal(folder: Path) -> None:
+    file = folder / "journal.json"
+    facts = {**json.loads(file.read_text()), "format": 77, "version": "9.1"}
+    file.write_text(json.dumps(facts))
 
 
 # Ledgers and their backups: in their own room, and among the attacks.
@@ -83,7 +82,7 @@ FILES: dict[str, tuple[Any, Any, Any]] = {
     "release": (released, partial(edit_arrays, "facts"), pv.Release.load),
     "model": (model, partial(edit_arrays, "written"), SiteModel.load),
     "votes": (votes, partial(edit_arrays, "written"), read),
-    "journal": (journal, edit_database, lambda f: GuardianJournal(f, "promise", "site")),
+    "journal": (journal, edit_journal, lambda f: GuardianJournal(f, terms_of(), "pg")),
     "student": (student, edit_student, load_student),
 }
 

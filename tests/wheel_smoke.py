@@ -72,8 +72,8 @@ def hostile_student(path: Path) -> None:
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as file:
         file.writestr("schema.json", json.dumps(outer))
-    facts = {"label_names": ["a"], "feature_names": None, "privacy": {}, "thresholds": 0.5}
-    facts |= {"format": 2, "version": "1", "table": False, "network": None}
+    facts = {"label_names": ["a"], "feature_names": None, "guarantee": None, "method": None}
+    facts |= {"format": 3, "version": "1", "table": False, "network": None, "thresholds": 0.5}
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("facts.json", json.dumps(facts))
         file.writestr("student.skops", content.getvalue())

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from processes import LISTENING, free_addresses
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
@@ -29,18 +29,13 @@ SITES = ("guardian", "north", "south", "west")
 QUERIES = 20
 
 
-def lay_out(folder: Path) -> None:
+def write_config(folder: Path) -> None:
     """Give every site its file, with ports that are free here, and a key of its own."""
     shutil.copy(HERE / "coalition.toml", folder)
-    probes = {port: socket.socket() for port in ("7400", "7401", "7402", "7403")}
-    for probe in probes.values():
-        probe.bind(("127.0.0.1", 0))
-    free = {port: str(probe.getsockname()[1]) for port, probe in probes.items()}
-    for probe in probes.values():
-        probe.close()
+    free = dict(zip(("7400", "7401", "7402", "7403"), free_addresses(4), strict=True))
     for site in SITES:
         text = (HERE / f"{site}.toml").read_text(encoding="utf-8")
-        text = re.sub(r"127\.0\.0\.1:(74\d\d)", lambda at: f"127.0.0.1:{free[at[1]]}", text)
+        text = re.sub(r"127\.0\.0\.1:(74\d\d)", lambda at: free[at[1]], text)
         (folder / site).mkdir()
         (folder / site / "site.toml").write_text(text, encoding="utf-8")
         make(folder / site, site)  # privote capc certs make SITE --folder ...
@@ -82,7 +77,7 @@ def wait_for(folder: Path, programs: dict[str, subprocess.Popen[bytes]]) -> None
     """Wait until every program listens."""
     for site, process in programs.items():
         log = folder / site / "log.txt"
-        while b"listening on" not in log.read_bytes():
+        while LISTENING.encode() not in log.read_bytes():
             if process.poll() is not None:
                 sys.exit(log.read_text(encoding="utf-8"))
             time.sleep(0.05)
@@ -105,7 +100,7 @@ def ask(folder: Path) -> Path:
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        lay_out(folder)
+        write_config(folder)
         X, truth = train(folder)
         np.savez(folder / "rows.npz", X=X)
         programs = {"guardian": serve(folder, "guardian", "guardian")}
@@ -126,7 +121,7 @@ def main() -> None:
         print("Two voters are few for any noise; `privote plan` tells beforehand how few.")
         print("What the guardian logged:")
         for line in (folder / "guardian" / "log.txt").read_text(encoding="utf-8").splitlines():
-            print("  " + re.sub(r"[0-9a-f]{32}", "BATCH", line[20:]))
+            print("  " + re.sub(r"[0-9a-f]{32}", "RUN", line[25:]))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import privote as pv
-from privote.capc.models import FIGURES, Records, SiteModel, judge, retrain_site, train_site
+from privote.capc.models import METRICS, Records, SiteModel, evaluate, train_site
 
 from .counts import answered, spread
 from .kinds import FAILS, HOLDS, PART, Bench, Measured, Plot, Verdict
@@ -57,8 +57,8 @@ def settled(name: str, seed: int, data: Path | None, sites: int = SITES) -> Sett
 
 
 def figures(model: SiteModel, rows: Task) -> dict[str, Any]:
-    found = judge(model, rows.X_test, rows.Y_test)
-    out = {figure: float(found[figure]) for figure in FIGURES}
+    found = evaluate(model, rows.X_test, rows.Y_test)
+    out = {figure: float(found[figure]) for figure in METRICS}
     out["by label"] = [float(v) for v in found["per_label"]["BAC"]]
     return out
 
@@ -72,7 +72,7 @@ def ask(world: Settled, site: int, mechanism: Any, epsilon: float) -> dict[str, 
     number = answered(mechanism, votes, epsilon, DELTA, paper=True)
     exact = answered(mechanism, votes, epsilon, DELTA)
     labels = mechanism.release(votes[:number], seed=site)
-    model = retrain_site(world.records[site], world.labels, X[:number], labels)
+    model = train_site(world.records[site], world.labels, Records(X=X[:number], Y=labels))
     return {"asked": number, "exact": exact, **figures(model, world.rows)}
 
 
@@ -115,10 +115,10 @@ def _told(found: Mapping[str, list[dict[str, Any]]], facts: dict[str, Any]) -> M
         if name != "before":
             row["labelled, paper's accounting"] = spread([v["asked"] for v in values])
             row["exact"] = spread([v["exact"] for v in values])
-        for figure in FIGURES:
+        for figure in METRICS:
             row[figure] = spread([v[figure] for v in values])
         rows.append(row)
-        facts[name] = {f: float(np.mean([v[f] for v in values])) for f in FIGURES}
+        facts[name] = {f: float(np.mean([v[f] for v in values])) for f in METRICS}
         by_label = np.mean([v["by label"] for v in values], axis=0)
         facts[name]["by label"] = [float(v) for v in by_label]
         series[name] = {float(d): float(v) for d, v in enumerate(by_label)}
@@ -169,7 +169,7 @@ def weakest_sites(bench: Bench) -> Measured:
 
 
 def _gains(facts: Facts, name: str) -> dict[str, float]:
-    return {f: facts[name][f] - facts["before"][f] for f in FIGURES}
+    return {f: facts[name][f] - facts["before"][f] for f in METRICS}
 
 
 def _said(gains: Mapping[str, float]) -> str:
@@ -260,7 +260,7 @@ def cross_domain(bench: Bench) -> Measured:
         number = answered(mech, votes, 20.0, DELTA, paper=True)
         labels = mech.release(votes[:number], seed=seed)
         for one, model in list(zip(records, models, strict=True))[:3]:
-            after = retrain_site(one, world.labels, X[:number], labels)
+            after = train_site(one, world.labels, Records(X=X[:number], Y=labels))
             found.setdefault("before", []).append(figures(model, rows)["BAC"])
             found.setdefault("after", []).append(figures(after, rows)["BAC"])
         found.setdefault("labelled", []).append(float(number))

@@ -21,8 +21,58 @@ from typer.testing import CliRunner
 
 import privote as pv
 from privote.cli import app
+from privote.ledger.events import Event
 
 __all__ = ["database", "path", "server"]  # fixtures that attacks ask for
+
+
+RNG = np.random.default_rng(0)
+SHAPE = (60, 30, 4)
+VOTES = {"quiet": np.zeros(SHAPE, bool), "loud": RNG.random(SHAPE) < 0.5}
+X, PUBLIC = RNG.normal(size=(240, 3)), RNG.normal(size=(40, 3))
+SIDES = {"quiet": X[:, :2] > 9, "loud": X[:, :2] > 0}
+POLLS = {
+    "quiet": {"Ada": [1] + [0] * 79, "Bo": [0] * 80, "Cy": [0] * 80},
+    "loud": {"Ada": [1] * 80, "Bo": [1, 0] * 40, "Cy": [1] * 79 + [0]},
+}
+BINARY = pv.BinaryVoting(sigma=7.0)
+Charge = Callable[..., str]  # of a ledger, once; returns the digest of what was drawn
+
+
+def _label(**asked: Any) -> Charge:
+    def run(ledger: Any, *, kind: str = "loud", **how: Any) -> str:
+        release = pv.label(VOTES[kind], epsilon=8.0, delta=1e-5, ledger=ledger, **asked, **how)
+        return release.guarantee.drawn
+
+    return run
+
+
+def _poll(ledger: Any, *, kind: str = "loud", **how: Any) -> str:
+    asked: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "seats": 1, "shares": True}
+    return pv.poll(POLLS[kind], ledger=ledger, **asked, **how).guarantee.drawn
+
+
+def _train(method: str, **settings: Any) -> Charge:
+    def run(ledger: Any, *, kind: str = "loud", **how: Any) -> str:
+        model = pv.PrivateClassifier(method, 8.0, 1e-5, settings=settings)
+        model.fit(X, SIDES[kind].astype(np.int8), PUBLIC, ledger=ledger, **how)
+        return model.guarantee_.drawn
+
+    return run
+
+
+CHARGES: dict[str, Charge] = {
+    "learnt": _label(),
+    "allowance": _label(mechanism=BINARY, guarantee="allowance"),  # of loud votes some run out
+    "worst-case": _label(mechanism=BINARY, guarantee="worst-case"),
+    "data-dependent": _label(mechanism=BINARY, guarantee="data-dependent", queries=40),
+    "poll": _poll,
+    "gradients": _train("gradients", steps=4),
+    "moments": _train("moments"),
+    "dpsgd": _train("dpsgd", steps=2, sample_rate=0.5),
+    "teachers": _train("teachers", n_teachers=20),
+    "neighbours": _train("neighbours"),
+}
 
 
 def full() -> bool:
@@ -52,7 +102,7 @@ def time_limit(seconds: int = 60) -> Iterator[None]:
 
 
 def check(file: Path, ledger: Path) -> bool:
-    """Return whether `privote ledger check` finds a file in a ledger."""
+    """Return whether `privote ledger check` finds what released a file."""
     done = CliRunner().invoke(
         app, ["ledger", "check", str(file), "--ledger", str(ledger), "--json"]
     )
@@ -113,11 +163,6 @@ def write_poll(folder: Path) -> Path:
     return folder / "poll.csv"
 
 
-def differing(said: dict[str, Any]) -> set[str]:
-    """Return the facts of which `privote ledger check` says that they differ."""
-    return {each["fact"] for each in said["differences"]}
-
-
 class Killed(BaseException):
     """Stands for a process that ends."""
 
@@ -126,10 +171,10 @@ def dying_at(kind: str) -> Callable[..., Any]:
     """Return an ``append`` of the ledger that ends the process before an entry of this kind."""
     append = pv.Ledger.append
 
-    def dying(self: pv.Ledger, body: dict[str, Any], sealed: Any = None) -> Any:
-        if body["kind"] == kind:
+    def dying(self: pv.Ledger, event: Event) -> int:
+        if event.kind == kind:
             raise Killed
-        return append(self, body, sealed)
+        return append(self, event)
 
     return dying
 

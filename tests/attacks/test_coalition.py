@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
 
+import msgspec
 import numpy as np
-import numpy.typing as npt
 import pytest
 from scipy.stats import binomtest
 from tests.attacks.conftest import Outcome, scaled
-from tests.capc.coalitions import Observed, identity, models_for, simulation, terms_of
+from tests.capc.coalitions import altered, identity, models_for, simulation, terms_of
 
 import privote as pv
 from privote.capc.charges import Prices
-from privote.capc.coalition import Letter
-from privote.capc.messages import ANSWERING, GUARDIAN, Masks, decode, encode
-from privote.capc.roles import Compute
+from privote.capc.messages import Masks
 from privote.capc.statements import facts_of, statement
 from privote.capc.terms import Terms
 
@@ -61,13 +56,11 @@ def test_masks_that_are_off_by_one_leave_no_outcome_certain(outcome: Outcome) ->
             labels=1, features=1, most_queries=queries, epsilon=1e7, bound=1.0, bits=1, timeout=60.0
         )
 
-        def post(letter: Letter, off: int = off) -> list[Letter]:
-            message = decode(letter.data)
-            if not isinstance(message, Masks) or letter.sender[0] != "p0":
-                return [letter]
-            wrong = Masks(message.batch, message.masks + off)
-            return [Letter(letter.sender, letter.to, encode(wrong))]
+        def wrong(message: Masks, off: int = off) -> Masks:
+            facts = (message.terms, message.run, message.querier, message.queries)
+            return Masks(*facts, message.masks + off)
 
+        post = altered(Masks, "p0", wrong)
         run = simulation(terms, np.full((1, 3, 1), vote), post=post)
         labels = run.ask("q0", np.ones((queries, 1), np.int64)).labels
         rare = np.exp(terms.mechanism.log_probs(np.array(5), 3)[0])
@@ -90,14 +83,16 @@ def test_a_smaller_ballot_does_not_slip_in_after_a_voter_ran_out(outcome: Outcom
     """Whoever is once over stays over, in later batches too."""
     terms, allowance = loud(labels=4)
     run = simulation(terms, np.ones((1, 3, 4)))
-    for _ in range(allowance // 4 + 1):  # the last of these ballots needs more than is left
-        run.ask("q0", identity(1, 4))
+    last = allowance // 4 + 1
+    for turn in range(last):  # the last of these ballots needs more than is left
+        run.ask("q0", identity(1, 4, turn))
     few = models_for(terms, np.tile([1, 0, 0, 0], (1, 3, 1)))
     run.models = few
     for party in terms.parties:
-        run.start((party, ANSWERING))
+        run.start(party)
     assert allowance % 4 != 0, "something is left that a single yes would fit"
-    found = [run.ask("q0", identity(1, 4)).labels.any() for _ in range(scaled(5, 50))]
+    turns = range(last, last + scaled(5, 50))
+    found = [run.ask("q0", identity(1, 4, turn)).labels.any() for turn in turns]
     outcome.of("a smaller ballot slips in after its voter ran out", found)
 
 
@@ -107,13 +102,13 @@ def test_counts_raised_by_a_querying_site_are_nobodys(outcome: Outcome) -> None:
     for edit in (10**6, 2**62, 2**63 - 1, -(2**63) + 3, 2**40):
         terms, allowance = loud(labels=4)
         run = simulation(terms, np.ones((1, 3, 4)))
-        for _ in range(allowance // 4 + 1):
-            run.ask("q0", identity(1, 4))
-        journal = run.journal("q0")
-        raised = {party: (half + edit) % 2**64 for party, half in journal.half().items()}
-        with journal._transaction():
-            journal._run("UPDATE state SET half = ?", json.dumps(raised))
-        found.append(run.ask("q0", identity(1, 4)).labels.any())
+        for turn in range(allowance // 4 + 1):
+            run.ask("q0", identity(1, 4, turn))
+        batches = run.journal("q0")._batches
+        last = max(batches, key=lambda batch: batches[batch].version)
+        raised = {party: (half + edit) % 2**64 for party, half in batches[last].half.items()}
+        batches[last] = msgspec.structs.replace(batches[last], half=raised)
+        found.append(run.ask("q0", identity(1, 4, 999)).labels.any())
     outcome.of("a querying site raises what is left above what was charged", found)
 
 
@@ -125,22 +120,11 @@ def test_a_guardian_that_sees_labels_does_not_see_tallies(guarantee: str, outcom
     for noise in ("guardian", "sites"):
         sizes = {"labels": 1, "features": 1, "most_queries": queries, "bound": 1.0, "bits": 1}
         terms = terms_of(guarantee=guarantee, epsilon=1e9, noise=noise, **sizes)
-        run = Watched(terms, models_for(terms, np.array([[[1], [1], [0]]])), seed=2)
+        run = simulation(terms, np.array([[[1], [1], [0]]]), seed=2)
         labels = run.ask("q0", np.ones((queries, 1), np.int64)).labels
         # The guardian's inputs, and the tally it suspects.
-        own = np.concatenate([values["vote"] for values in run.mine])
+        own = run.recorder.guardian_input("vote")
         told[noise] = float(np.mean((terms.steps * 1 + own >= 0) == (labels == 1)))
     assert told["guardian"] == 1.0, "this is what it can do where it draws the noise"
     through = int(abs(told["sites"] - 0.5) > 4 * 0.5 / queries**0.5)
     outcome("the guardian tells labels from a tally and its noise", queries, through * queries)
-
-
-class Watched(Observed):
-    """A simulation that keeps what the guardian puts into a decision."""
-
-    mine: Sequence[Mapping[str, npt.NDArray[np.int64]]] = ()
-
-    def _join(self, seat: Any, compute: Compute) -> None:
-        if seat == ("pg", GUARDIAN):
-            self.mine = compute.inputs
-        super()._join(seat, compute)

@@ -4,110 +4,75 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import mpmath
 import numpy as np
 import pytest
-from tests.attacks.conftest import Killed
+from tests.attacks.conftest import Killed, dying_at
 from tests.refusals import refused
 
 import privote as pv
 from privote.accounting.allowance import learning_epsilon, mu_of_budget, settled
 from privote.entropy import Entropy
-from privote.errors import ChargedError, InputError
-from privote.labelling import KeptReleases
 from privote.ledger import Ledger
 from privote.mechanisms import TallyVoting
-from privote.votes import cube
+from privote.release import headline
 
 VOTES = np.random.default_rng(0).random((40, 60, 3)) < 0.1
 NAMES = [f"v{place}" for place in range(60)]
-# Of entries; their digests, and names under the key of each ledger.
-_TIMES = re.compile(r"[0-9a-f]{32,}|\d{4}-\d\d-\d\d[ T]\d\d:\d\d[:.+\d]*")
-Start = Callable[..., Path]
+# Of entries; holders, digests, and names under the key of each ledger.
+_TIMES = re.compile(r"[0-9a-f]{32,}|(?<=\")[0-9a-f]{16}(?=\")|\d{4}-\d\d-\d\d[ T]\d\d:\d\d[:.+\d]*")
 
 pytestmark = pytest.mark.filterwarnings("ignore::privote.errors.PrivoteWarning")
 
 
-def _label(path: Path, votes: Any, **more: Any) -> pv.Release:
-    return pv.label(votes, epsilon=8.0, delta=1e-5, output=path, **more)
+def _label(ledger: Path, votes: Any = VOTES, **more: Any) -> pv.Release:
+    return pv.label(votes, epsilon=8.0, delta=1e-5, ledger=ledger, anyway=True, **more)
 
 
-@pytest.fixture
-def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
-    """Begin a run without a ledger that ends after two of its four parts."""
-    monkeypatch.setattr(cube, "block_queries", lambda *_: 10)
-
-    def begin(**more: Any) -> Path:
-        path, real, parts = tmp_path / "out.npz", KeptReleases.keep, []
-
-        def keep(self: KeptReleases, part: Any) -> None:
-            if len(parts) == 2:
-                raise Killed
-            parts.append(real(self, part))
-
-        with monkeypatch.context() as patch:
-            patch.setattr(KeptReleases, "keep", keep)
-            with pytest.raises(Killed):
-                _label(path, VOTES, **more)
-        return path
-
-    return begin
-
-
-OTHER = {
-    "floats": VOTES.astype(np.float64),
-    "halves": VOTES * 0.5,
-    "more": np.concatenate([VOTES, VOTES[:, :5]], axis=1),
-    "fewer": VOTES[:, :50],
-    "one voter": VOTES[:, :1],
-    "labels": VOTES[:, :, :2],
-    "shorter": VOTES[:30],
-    "longer": np.concatenate([VOTES, VOTES]),
+OTHER: dict[str, dict[str, Any]] = {
+    "floats": {"votes": VOTES.astype(np.float64)},  # a vote counts 100 steps, the noise is for one
+    "more": {"votes": np.concatenate([VOTES, VOTES[:, :5]], axis=1)},
+    "fewer": {"votes": VOTES[:, :50]},
+    "labels": {"votes": VOTES[:, :, :2]},
+    "shorter": {"votes": VOTES[:30]},
+    "longer": {"votes": np.concatenate([VOTES, VOTES])},
+    "names": {"voter_ids": NAMES},
+    "planned": {"plan_for": 80},
+}
+RENAMED = {
+    "reversed": {"voter_ids": NAMES[::-1]},
+    "nameless": {},
+    "moved": {"voter_ids": NAMES[1:] + NAMES[:1]},
 }
 
 
-def _not_resumed(path: Path, votes: Any, argument: str, **more: Any) -> None:
-    with pytest.raises(ChargedError) as caught:
-        _label(path, votes, resume=True, **more)
-    assert isinstance(caught.value.__cause__, InputError)
-    assert caught.value.__cause__.argument == argument
-
-
-@pytest.mark.parametrize("kind", OTHER)
-def test_noise_that_was_learnt_is_for_no_other_votes(start: Start, kind: str) -> None:
-    # In percents a vote counted 100 steps, beside noise that was learnt for one.
-    _not_resumed(start(), OTHER[kind], "resume")
-
-
-def test_what_was_drawn_without_a_ledger_is_not_resumed_with_one(
-    start: Start, tmp_path: Path
+@pytest.mark.parametrize("kind", [*OTHER, *RENAMED])
+def test_noise_that_was_paid_for_is_for_no_other_votes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    # A second allowance and other noise, and the sum of both was stated as one budget.
-    path, ledger = start(), tmp_path / "a.ledger"
-    _not_resumed(path, VOTES, "ledger", ledger=ledger)
-    with Ledger.at(ledger) as book:
-        assert not book.reading().charged
-    assert _label(path, VOTES, resume=True).answered == 40
-
-
-@pytest.mark.parametrize("names", [NAMES[::-1], None, NAMES[1:] + NAMES[:1]])
-def test_voters_in_another_order_get_nobody_elses_allowance(start: Start, names: Any) -> None:
-    path = start(voter_ids=NAMES)
-    _not_resumed(path, VOTES, "resume", voter_ids=names)
-    assert _label(path, VOTES, resume=True, voter_ids=NAMES).answered == 40
+    """Nor for voters in another order, of whom one would get another's allowance."""
+    ledger, given = tmp_path / "a.ledger", {"voter_ids": NAMES} if kind in RENAMED else {}
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(pv.Ledger, "append", dying_at("commit"))
+        _label(ledger, **given)
+    with refused(None, pv.BudgetError):
+        _label(ledger, resume=True, **{**OTHER, **RENAMED}[kind])
+    assert _label(ledger, resume=True, **given).answered == 40
+    with closing(pv.Ledger.open(ledger)) as book:
+        assert [entry["kind"] for entry in book.published()].count("charge") == 1
 
 
 def test_one_vote_does_not_tell_that_a_list_holds_probabilities() -> None:
     votes = VOTES.astype(int).tolist()
-    assert pv.label(votes, epsilon=8.0, delta=1e-5).mechanism.get("grid") is None
+    assert pv.label(votes, epsilon=8.0, delta=1e-5).guarantee.mechanism.get("grid") is None
     votes[0][0][0] = 0.5
     with refused():
         pv.label(votes, epsilon=8.0, delta=1e-5)
-    assert pv.label(np.array(votes), epsilon=8.0, delta=1e-5).mechanism["grid"] == 100
+    assert pv.label(np.array(votes), epsilon=8.0, delta=1e-5).guarantee.mechanism["grid"] == 100
 
 
 @pytest.mark.parametrize("more", [{}, {"plan_for": 160}, {"guarantee": "worst-case"}])
@@ -129,7 +94,7 @@ def test_all_that_leaves_follows_from_what_was_drawn(
         with Ledger.at(tmp_path / f"{place}.ledger") as book:
             made = pv.label(votes.astype(kind), epsilon=8.0, delta=1e-5, ledger=book, **more)
             said = [made.facts(), made.summary(), made.statement(), repr(made), book.published()]
-            said += [book.standing(), made.headline, made.quality]
+            said += [book.standing(), headline(made), made.quality]
         assert made.shares is not None
         assert made.probabilities is not None
         said += [made.shares.tolist(), made.probabilities.tolist()]

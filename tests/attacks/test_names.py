@@ -23,6 +23,7 @@ from privote.cli.output import print_facts, print_table, say
 from privote.datasets.tables import table
 from privote.errors import printable
 from privote.learning.direct.linear import DPLinear, DPMoments
+from privote.ledger.events import BudgetSet
 from privote.votes.cells import cell_of, name_in
 from privote.votes.names import folded
 
@@ -101,7 +102,8 @@ def test_a_name_typed_otherwise_is_no_fresh_budget(tmp_path: Path, outcome: Outc
     tried, through = [*permutations(TYPED, 2)][:: scaled(7, 1)], 0
     for number, names in enumerate(tried):
         ledger = pv.Ledger.open(tmp_path / f"{number}.db")
-        first = pv.label(VOTES, ledger=ledger, dataset=names[0], **BUDGET)
+        first = pv.label(VOTES, ledger=ledger, dataset=names[0], **BUDGET).guarantee.standing
+        assert first is not None
         assert (first.new, first.dataset) == (True, names[0])
         with pytest.raises(pv.BudgetError):
             pv.label(VOTES, ledger=ledger, dataset=names[1], **BUDGET)
@@ -144,27 +146,14 @@ def test_a_name_that_no_entry_can_carry(tmp_path: Path, name: Any, outcome: Outc
 
 
 def test_known_names_that_fold_together_stay_apart(tmp_path: Path) -> None:
-    path = tmp_path / "old.db"
-    with closing(pv.Ledger.open(path)) as ledger, ledger.writing():
-        for name in ("ward 3", "Ward 3"):  # as an earlier version entered them
-            body = {"kind": "budget", "dataset": name, "epsilon": 8.0}
-            ledger.append({**body, "delta": 1e-5, "rule": "shared", "orders": [4.0]})
-    with closing(pv.Ledger.open(path)) as ledger:
-        assert pv.label(VOTES, ledger=ledger, dataset="Ward 3", **BUDGET).dataset == "Ward 3"
-        entries = len(ledger.published())
+    names = ("ward 3", "Ward 3")  # as an earlier version entered them
+    with closing(pv.Ledger.open(tmp_path / "old.db")) as ledger:
+        with ledger.transaction():
+            for name in names:
+                ledger.append(BudgetSet(dataset=name, epsilon=8.0, delta=1e-5, order=4.0))
         with refused("dataset"):
             pv.label(VOTES, ledger=ledger, dataset="WARD 3", **BUDGET)
-        assert pv.label(VOTES, ledger=ledger, dataset="ward 3", **BUDGET).new
-        assert len(ledger.published()) > entries
-
-
-def test_a_name_that_was_made_meanwhile_is_refused() -> None:
-    ledger = pv.Ledger.in_memory()
-    first, second = (
-        pv.Guardian(BUDGET["mechanism"], pv.Budget(epsilon=8.0, delta=1e-5), ledger, dataset=name)
-        for name in ("ward 3", "Ward 3")
-    )
-    first.register(20, 3)
-    with pytest.raises(pv.BudgetError):
-        second.register(20, 3)
-    assert len(ledger.standing()) == 1
+        for name in names:
+            standing = pv.label(VOTES, ledger=ledger, dataset=name, **BUDGET).guarantee.standing
+            assert standing is not None
+            assert (standing.new, standing.dataset) == (True, name)

@@ -101,7 +101,7 @@ def test_parts_cannot_be_worked_out_from_the_random_state(
     outcome.of("parts worked out from random_state", found)
 
 
-# -- how many records a person has: neither a bit nor a time follows from it -----------------------
+# -- how many records a person has: no bit follows from it -----------------------
 
 
 @pytest.mark.parametrize("labels", [2, 9, 20])
@@ -118,20 +118,3 @@ def test_the_norm_of_a_lone_person_is_the_one_it_has_among_others(monkeypatch, l
         found.append([each.tobytes() for each in norms if np.shape(each) == (persons,)])
         norms.clear()
     assert b"".join(found[0]) == b"".join(found[1])
-
-
-@pytest.mark.parametrize("private", [3, 200])
-def test_how_long_training_takes_is_told_by_public_numbers(monkeypatch, private):
-    """Whether three persons have one record each or two hundred."""
-    pytest.importorskip("opacus")
-    from privote.learning import DPSGDClassifier
-    from privote.learning.direct import dpsgd
-
-    told = []
-    monkeypatch.setattr(dpsgd, "check_hours", lambda seconds, hours: told.append(seconds))
-    monkeypatch.setattr(dpsgd, "chunk_size", lambda *_: (1, 1.0))
-    rows = RNG.normal(size=(private, 4)).astype(np.float32)
-    DPSGDClassifier(8.0, 1e-3, steps=2, sample_rate=1.0, seed=0).fit(
-        rows, (rows[:, :1] > 0).astype(np.int8), groups=np.arange(private) % 3
-    )
-    assert told == [1.0 * (2 * 3 + 2)]

@@ -5,44 +5,39 @@ Both run as processes of their own, from their files, as an administrator starts
 
 from __future__ import annotations
 
+import asyncio
 import os
-import queue
 import random
 import selectors
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 pytest.importorskip("spu")
 
+import grpc
 from tests.attacks.conftest import Outcome, scaled
-from tests.attacks.test_messages import WIRES, changed, headed
-from tests.capc.coalitions import random_models
-from tests.capc.sites import caller_of
-from tests.capc.test_messages import framed
+from tests.attacks.test_messages import WIRES, changed
+from tests.capc.coalitions import processes, random_models
+from tests.capc.sessions import wires
 from tests.capc.test_network import small_terms
 
 from privote.capc import messages as m
-from privote.capc.certs import Own, Trust, make
-from privote.capc.coalition import lay_out, running
-from privote.capc.site import Site
-from privote.capc.streams import Caller, Outbox
+from privote.capc.certs import make
+from privote.capc.network import SERVICE, Link, Network
+from privote.capc.site import ROLES, Site, network_of
 from privote.capc.terms import Terms
-from privote.capc.tunnel import FRAME, Tunnel
-from privote.errors import PeerError
+from privote.errors import PrivoteError
 
 SERVERS = ("guardian", "north")
-ROLES = {"guardian": m.GUARDIAN, "north": m.ANSWERING, "south": m.ANSWERING, "west": m.ANSWERING}
 ENGINE = "spu-cheetah"
 
 
@@ -52,22 +47,27 @@ class Town:
     def __init__(self, files: dict[str, Path], terms: Terms, programs: dict[str, Any]) -> None:
         self.files, self.terms, self.programs = files, terms, programs
         self.sites = {
-            name: Site.read(file, ROLES.get(name, m.QUERYING)) for name, file in files.items()
+            name: Site.read(file, ROLES["query" if name == "east" else self.role(name)])
+            for name, file in files.items()
         }
 
-    def caller(self, name: str, to: str, role: str) -> Caller:
-        site = self.sites[name]
-        own, trust = Own(name, site.certificate, site.key), Trust(site.trust)
-        return caller_of(to, site.addresses[to], own, trust, role, most_message=1 << 24)
+    def role(self, name: str) -> str:
+        return "guardian" if name == self.terms.guardian else "answer"
+
+    def network(self, name: str) -> Network:
+        """Return how a site calls; north, which asks too, also as such."""
+        return network_of(self.sites[name], m.QUERYING if name == "east" else m.ANSWERING)
 
     def where(self, server: str) -> tuple[str, int]:
         host, port = str(self.sites[server].listen).split(":")
         return host, int(port)
 
-    def answered(self, to: str, patience: float = 30.0) -> bool:
+    def answered(self, to: str) -> bool:
         """Return whether an honest site that calls and greets is greeted back."""
-        with closing(Hostile(self, "east", to, m.QUERYING)) as honest:
-            return honest.heard(m.Hello, patience) is not None
+        hello = m.Hello(self.terms.digest(), ENGINE)
+        with suppress(PrivoteError):
+            return asyncio.run(self.network("east").call(to, hello, 30.0)) == hello
+        return False
 
     def harmed(self) -> int:
         """Return how many of the two programs have ended, or do not answer any more."""
@@ -80,8 +80,8 @@ class Town:
 @pytest.fixture
 def town(tmp_path: Path) -> Iterator[Town]:
     terms = small_terms(timeout=2.0, epsilon=1e5)
-    files = lay_out(tmp_path, terms, random_models(terms))
-    with running(files, terms) as programs:
+    files = processes.write_config(tmp_path, terms, random_models(terms))
+    with processes.running(files, terms) as programs:
         for name in ("south", "west"):  # the attackers have their certificates
             programs[name].kill()
             programs[name].wait()
@@ -181,21 +181,21 @@ def test_strangers_who_talk_stop_nobody(town: Town, outcome: Outcome, tmp_path: 
 
 
 def test_frames_at_random_leave_nothing_behind(outcome: Outcome) -> None:
-    """A session's tunnel takes any bytes: it breaks off or goes on, and is gone when closed."""
+    """A session's stream takes any bytes: it breaks off or goes on, and is gone when closed."""
     chance, found = random.Random(4), []
-    before = threading.active_count()
+
+    async def run() -> bool:
+        ours, theirs = wires()
+        async with Link(ours, first=True) as link, link.sockets() as folder:
+            for _ in range(chance.randrange(8)):
+                await asyncio.wait_for(theirs.write(frame(chance)), 1.0)
+                await asyncio.sleep(0)
+            link.fail("it is over")
+        return folder.exists() or len(asyncio.all_tasks()) > 1
+
     for _ in range(scaled(30, 1000)):
-        frames = [frame(chance) for _ in range(chance.randrange(60))]
-        channel = Tunnel(Outbox(FRAME), iter(frames), first=True, patience=0.1)
-        with suppress(PeerError):
-            channel.exchange(b"ours", 0.1)
-        channel.close()
-        found.append(channel.folder.exists() or not channel.closed)
-    end = time.monotonic() + 60.0
-    while threading.active_count() > before and time.monotonic() < end:
-        time.sleep(0.05)
-    found.append(threading.active_count() > before)
-    outcome.of("frames of a tunnel at random leave threads or folders", found)
+        found.append(asyncio.run(run()))
+    outcome.of("frames of a session at random leave tasks or folders", found)
 
 
 def frame(chance: random.Random) -> bytes:
@@ -206,105 +206,31 @@ def frame(chance: random.Random) -> bytes:
             kind + chance.choice([0, 1, 2, 3, 2**32 - 1]).to_bytes(4, "big"),
             kind + bytes(4) + chance.randbytes(chance.randrange(3000)),
             chance.randbytes(chance.randrange(20)),
-            kind + bytes(FRAME),
+            kind + bytes(1 << 18),
         ]
     )
 
 
-class Hostile:
-    """A pinned site's stream to a server, opened again whenever it is cut off."""
+def test_calls_of_pinned_sites_stop_nobody(town: Town, outcome: Outcome) -> None:
+    """Messages at random, over real connections: no server ends, and the honest are answered."""
+    chance, harmed, total = random.Random(3), 0, scaled(300, 10_000)
 
-    def __init__(self, town: Town, name: str, to: str, role: str) -> None:
-        self.got: queue.Queue[m.Message] = queue.Queue()
-        self._to, self._caller = to, town.caller(name, to, role)
-        self._hello = m.encode(m.Hello(town.terms.digest(), ENGINE, role))
-        self._begin()
+    async def flood(name: str, to: str, count: int) -> None:
+        async with town.network(name)._channel(to) as channel:
+            call = channel.unary_unary(f"/{SERVICE}/call")
+            stream = channel.stream_stream(f"/{SERVICE}/stream")
+            for _ in range(count):
+                data = changed(chance.choice(WIRES), chance)
+                with suppress(grpc.aio.AioRpcError):
+                    if chance.random() < 0.1:
+                        opened = stream(metadata=(("privote-session", "some"),))
+                        await opened.write(data)
+                        await opened.read()
+                    else:
+                        await call(data, timeout=10.0)
 
-    def _begin(self) -> None:
-        self._line = self._caller.talk(
-            self._to,
-            ROLES[self._to],
-            lambda _, data: self.got.put(m.decode(data)),
-            lambda *_: None,
-        )
-        self._line.send(self._hello)
-
-    def close(self) -> None:
-        self._caller.close()
-
-    def say(self, data: bytes) -> None:
-        """Send it, over a new stream if the last one has ended."""
-        try:
-            self._line.send(data)
-        except PeerError:
-            self._begin()
-            self._line.send(data)
-
-    def heard(self, kind: type[m.Message], seconds: float = 60.0) -> Any:
-        """Wait for a message of a kind, a while; None if it does not come."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            with suppress(queue.Empty):
-                found = self.got.get(timeout=left)
-                if isinstance(found, kind):
-                    return found
-        return None
-
-
-def raw(message: m.Message, **fields: Any) -> bytes:
-    """Return a message with fields that it could not be made with."""
-    head, tail = headed(m.encode(message))
-    return framed({**head, **fields}, tail)
-
-
-def test_a_version_without_a_successor_stops_nobody(town: Town, outcome: Outcome) -> None:
-    """Asked with the highest version, then masks withheld: decided when time is up."""
-    tried = harmed = 0
-    for turn, version in enumerate((2**31, 2**31 - 1, 2**30)):
-        with ExitStack() as stack:
-            east, north, south, west = (
-                stack.enter_context(closing(Hostile(town, name, "guardian", role)))
-                for name, role in (
-                    ("east", m.QUERYING),
-                    *((party, m.ANSWERING) for party in ("north", "south", "west")),
-                )
-            )
-            east.say(raw(m.Ask(3, 0, f"{turn:032x}"), version=version))
-            # What cannot be said is no message: the stream ends, and no answer comes.
-            patience = 60.0 if version <= 2**30 else 3.0
-            answer = east.heard(m.Grant | m.Refused, patience)  # type: ignore[arg-type]
-            if isinstance(answer, m.Grant):
-                for party in (north, south, west):
-                    party.say(m.encode(m.Confirm(answer.batch, "east", 3)))
-                    assert party.heard(m.Confirmed)
-                for party in (south, west):
-                    party.say(m.encode(m.Masks(answer.batch, np.ones((3, 3), np.int64))))
-                east.say(m.encode(m.Decide(answer.batch, ("north", "south", "west"), 0)))
-                assert east.heard(m.Ready | m.Refused) or version > 2**30  # type: ignore[arg-type]
-                time.sleep(1.0)
-            tried += 1
-            harmed += town.harmed()
-    outcome("a version without a successor ends the guardian", tried, harmed)
-
-
-def test_messages_of_pinned_sites_stop_nobody(town: Town, outcome: Outcome) -> None:
-    """Messages at random, over real streams: no server ends, and the honest are answered."""
-    chance = random.Random(3)
-    tried = harmed = 0
-    with ExitStack() as stack:
-        sites = [
-            stack.enter_context(closing(Hostile(town, name, to, role)))
-            for name, to, role in (
-                ("north", "guardian", m.QUERYING),
-                ("south", "guardian", m.ANSWERING),
-                ("east", "north", m.QUERYING),
-            )
-        ]
-        while tried < scaled(300, 10_000):
-            for site in sites:
-                site.say(changed(chance.choice(WIRES), chance))
-                tried += 1
-            if tried % scaled(150, 1500) < len(sites):
-                harmed += town.harmed()
-    harmed += town.harmed()
-    outcome("messages of pinned sites end a guardian or an answering site", tried, harmed)
+    for _ in range(2):
+        for name, to in (("north", "guardian"), ("south", "guardian"), ("east", "north")):
+            asyncio.run(flood(name, to, total // 6))
+        harmed += town.harmed()
+    outcome("messages of pinned sites end a guardian or an answering site", total, harmed)

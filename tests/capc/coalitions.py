@@ -1,24 +1,49 @@
-"""Small coalitions whose parties cast ballots that a test chose, and the votes they amount to."""
+"""Small coalitions whose parties cast ballots that a test chose, and that can be disturbed."""
 
 from __future__ import annotations
 
-from collections import deque
+import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import privote as pv
-from privote.capc.coalition import Letter, Seat, Simulation
-from privote.capc.messages import Message, decode
+from privote.capc.charges import Charges
+from privote.capc.coalition import Envelope, Simulation
+from privote.capc.engine import ClearEngine
+from privote.capc.journal import GuardianJournal
+from privote.capc.messages import Disconnected, Message, decode, encode
 from privote.capc.models import SiteModel
-from privote.capc.roles import Action, Complain, Event, Lost, Tick
+from privote.capc.programs import PEER, BallotProgram
 from privote.capc.terms import Terms
-from privote.errors import PrivoteError
 
-IntArray = npt.NDArray[np.int64]
+_FILE = Path(__file__).parents[2] / "examples" / "coalition" / "processes.py"
+_SPEC = spec_from_file_location("processes", _FILE)
+assert _SPEC is not None
+assert _SPEC.loader is not None
+processes: Any = module_from_spec(_SPEC)  # how the example runs sites as processes
+_SPEC.loader.exec_module(processes)
+
+
+class Recorder(ClearEngine):
+    """Keeps what each side put into a session."""
+
+    def __init__(self) -> None:
+        self.sessions: list[tuple[str, Any, Any]] = []
+
+    async def run(self, programs: Any, side: str, inputs: Any, *args: Any, **more: Any) -> Any:
+        self.sessions.append((side, programs, inputs))
+        return await super().run(programs, side, inputs, *args, **more)
+
+    def guardian_input(self, name: str) -> npt.NDArray[np.int64]:
+        """Return one of the guardian's inputs to the last decision, all chunks of it."""
+        peers = [(p, inputs) for side, p, inputs in self.sessions if side == PEER]
+        inputs = next(i for p, i in reversed(peers) if not isinstance(p[0], BallotProgram))
+        return np.concatenate([values[name] for values in inputs])
 
 
 class Observed(Simulation):
@@ -27,62 +52,54 @@ class Observed(Simulation):
     Parameters
     ----------
     post
-        Called with every letter; returns the letters to deliver instead (none, several, others).
+        Called with every request and reply; returns what is delivered instead, None if it is lost.
 
     Attributes
     ----------
-    letters
-        Everything that was sent, in order.
-    seen
-        By seat, every event that its role was given: its whole view.
-    complaints
-        By seat, what its role complained of.
+    envelopes
+        Every request and reply, in order.
     """
 
     def __init__(
-        self,
-        terms: Terms,
-        models: dict[str, SiteModel],
-        *,
-        post: Callable[[Letter], list[Letter]] | None = None,
-        **more: Any,
+        self, *args: Any, post: Callable[[Envelope], Envelope | None] | None = None, **more: Any
     ) -> None:
         self.post = post
-        self.letters: list[Letter] = []
-        self.seen: dict[Seat, list[Event]] = {}
-        self.complaints: dict[Seat, list[PrivoteError]] = {}
-        super().__init__(terms, models, **more)
+        self.envelopes: list[Envelope] = []
+        self.recorder = Recorder()
+        super().__init__(*args, **{"engine": self.recorder, **more})
 
-    def kill(self, seat: Seat) -> None:
-        """End a program: what it had in memory is gone, and whoever is connected notices."""
-        self.roles.pop(seat, None)
-        self._queue = deque(item for item in self._queue if item[0] != seat)
-        for sides in self._sessions.values():
-            sides.pop(seat, None)
-        for other in list(self.roles):
-            self._queue.append((other, Lost(*seat)))
+    def kill(self, site: str) -> None:
+        """End a program: what it had in memory is gone."""
+        program = self.programs.pop(site, None)
+        if program is not None:
+            for task in program._tasks:
+                task.cancel()
 
-    def journal(self, site: str) -> Any:
-        """Return a site's journal."""
-        return self._journal(site)
+    async def carry(self, envelope: Envelope) -> bytes:
+        request = self._posted(envelope)
+        reply = Envelope(envelope.to, envelope.sender, await super().carry(request))
+        return self._posted(reply).data
 
-    def _give(self, seat: Seat, event: Event) -> None:
-        if seat in self.roles and not isinstance(event, Tick):
-            self.seen.setdefault(seat, []).append(event)
-        super()._give(seat, event)
+    def _posted(self, envelope: Envelope) -> Envelope:
+        self.envelopes.append(envelope)
+        delivered = envelope if self.post is None else self.post(envelope)
+        if delivered is None:
+            raise Disconnected("the message is lost")
+        return delivered
 
-    def _do(self, seat: Seat, actions: list[Action]) -> None:
-        for action in actions:
-            if seat not in self.roles:
-                return  # killed between two actions
-            if isinstance(action, Complain):
-                self.complaints.setdefault(seat, []).append(action.error)
-            super()._do(seat, [action])
+    def said(self, kind: type[Message]) -> list[tuple[str, Any]]:
+        """Return sender and content of all messages of a kind."""
+        said = [(one.sender, decode(one.data)) for one in self.envelopes]
+        return [(sender, message) for sender, message in said if isinstance(message, kind)]
 
-    def _deliver(self, letter: Letter) -> None:
-        self.letters.append(letter)
-        for sent in [letter] if self.post is None else self.post(letter):
-            super()._deliver(sent)
+    def call(self, sender: str, to: str, message: Message) -> Message:
+        """Return the reply to a call that a test makes in a site's name."""
+        data = self._runner.run(self.carry(Envelope(sender, to, encode(message))))
+        return decode(data)
+
+    def rest(self) -> None:
+        """Let what is under way beside calls come to its end."""
+        self._runner.run(asyncio.sleep(0.01))
 
 
 def terms_of(
@@ -97,7 +114,7 @@ def terms_of(
     chosen: dict[str, Any] = {
         "name": "test",
         "labels": tuple(f"label{i}" for i in range(labels)),
-        "features": features,
+        "features": tuple(f"x{i}" for i in range(features)),
         "mechanism": mechanism or pv.BinaryVoting(sigma=2.0),
         "guarantee": "worst-case",
         "epsilon": 1000.0,
@@ -111,11 +128,18 @@ def terms_of(
     return Terms(**(chosen | more))
 
 
+def charges_of(terms: Terms, ledger: pv.Ledger | None = None, journal: Any = None) -> Charges:
+    """Return what reserves batches of these terms, as a guardian does."""
+    journal = journal or GuardianJournal(None, terms, terms.guardian)
+    ledger = ledger or pv.Ledger.in_memory()
+    return Charges(terms, ledger, simulated=False, insecure=False, journal=journal.key)
+
+
 def models_for(terms: Terms, ballots: npt.NDArray[Any]) -> dict[str, SiteModel]:
     """Return models that vote ``ballots`` (queries, parties, labels) on the rows of an identity."""
     models = {}
     for place, party in enumerate(terms.parties):
-        weights = np.full((terms.features, len(terms.labels)), -1.0)
+        weights = np.full((terms.inputs, len(terms.labels)), -1.0)
         weights[: len(ballots)] = np.where(ballots[:, place].astype(bool), 1.0, -1.0)
         models[party] = linear(terms, weights)
     return models
@@ -128,15 +152,15 @@ def linear(terms: Terms, weights: Any, bias: Any = 0.0) -> SiteModel:
 
 def random_models(terms: Terms, seed: int = 5) -> dict[str, SiteModel]:
     """Return models at random."""
-    rng, shape = np.random.default_rng(seed), (terms.features, len(terms.labels))
+    rng, shape = np.random.default_rng(seed), (terms.inputs, len(terms.labels))
     return {
         p: linear(terms, rng.normal(size=shape), rng.normal(size=shape[1])) for p in terms.parties
     }
 
 
-def identity(queries: int, features: int) -> IntArray:
-    """Return the rows on which :func:`models_for` votes."""
-    return np.eye(queries, features, dtype=np.int64)
+def identity(queries: int, features: int, turn: int = 0) -> npt.NDArray[np.float64]:
+    """Return rows on which :func:`models_for` votes; others in each turn, with the same votes."""
+    return np.eye(queries, features) * (1 - turn / 1000)
 
 
 def simulation(terms: Terms, ballots: npt.NDArray[Any], **more: Any) -> Observed:
@@ -145,15 +169,15 @@ def simulation(terms: Terms, ballots: npt.NDArray[Any], **more: Any) -> Observed
 
 
 def altered(
-    kind: type[Message], sender: str, change: Callable[[Any], bytes | None]
-) -> Callable[[Letter], list[Letter]]:
-    """Return a post in which messages of a kind from one site are other bytes; None: lost."""
+    kind: type[Message], sender: str, change: Callable[[Any], Message | None]
+) -> Callable[[Envelope], Envelope | None]:
+    """Return a post in which messages of a kind from one site are others; None: lost."""
 
-    def post(letter: Letter) -> list[Letter]:
-        message = decode(letter.data)
-        if not isinstance(message, kind) or letter.sender[0] != sender:
-            return [letter]
-        data = change(message)
-        return [] if data is None else [replace(letter, data=data)]
+    def post(envelope: Envelope) -> Envelope | None:
+        message = decode(envelope.data)
+        if not isinstance(message, kind) or envelope.sender != sender:
+            return envelope
+        other = change(message)
+        return None if other is None else Envelope(sender, envelope.to, encode(other))
 
     return post

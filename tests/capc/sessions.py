@@ -1,55 +1,41 @@
-"""Run both sides of a session in one process, as a driver does."""
+"""Run both sides of a session in one process, as the parties do."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
-import msgspec
 import numpy as np
 
-from privote.capc.engine import Frame, SecureEngine, _array, packed
+from privote.capc.coalition import _Pipe
+from privote.capc.engine import SecureEngine
+from privote.capc.network import MOST_BYTES, Link, Wire
 from privote.capc.programs import PEER, QUERIER, Program
-from privote.capc.tunnel import MOST_BYTES, PIECE, Outbox, Tunnel
 
 Inputs = Sequence[Mapping[str, Any]]
 
 
-class ClearEngine(SecureEngine):
-    """Hides nothing: the peer sends its inputs to the querier, who computes alone."""
-
-    name = "clear"
-
-    def __init__(self) -> None:
-        pass
-
-    def _computed(self, session: Any) -> Any:
-        session.agree(repr(session.programs).encode())
-        outputs: list[Any] = []
-        for program, given in zip(session.programs, session.inputs, strict=True):
-            if session.side == PEER:
-                session.exchange(packed(Frame("inputs", {}, [dict(given)])))
-                continue
-            sent = msgspec.msgpack.decode(session.exchange(b""), type=Frame, dec_hook=_array)
-            querier = program.checked(QUERIER, given, outputs[-1] if outputs else None)
-            outputs.append(program.in_clear(querier, program.checked(PEER, sent.arrays[0])))
-        return outputs
+def wires() -> tuple[Wire, Wire]:
+    """Return the two ends of a stream."""
+    there, back = asyncio.Queue[Any](8), asyncio.Queue[Any](8)
+    return _Pipe(back, there), _Pipe(there, back)
 
 
-@contextmanager
-def tunnels(
-    most_bytes: int = MOST_BYTES, wires: tuple[Outbox, Outbox] | None = None
-) -> Iterator[tuple[Tunnel, Tunnel]]:
-    """Yield both ends of a session, the querier's first; ``wires`` lead from it and to it."""
-    there, back = wires or (Outbox(4 * PIECE), Outbox(4 * PIECE))
-    querier = Tunnel(there, back, first=True, patience=60.0, most_bytes=most_bytes)
-    peer = Tunnel(back, there, first=False, patience=60.0)
-    with closing(querier), closing(peer):
+@asynccontextmanager
+async def links(
+    most_bytes: int = MOST_BYTES, ends: tuple[Wire, Wire] | None = None
+) -> AsyncIterator[tuple[Link, Link]]:
+    """Yield both ends of a session, the querier's first."""
+    one, other = ends or wires()
+    querier, peer = Link(one, first=True, most_bytes=most_bytes), Link(other, first=False)
+    await querier.__aenter__()
+    await peer.__aenter__()
+    try:
         yield querier, peer
-    assert not querier.folder.exists()
-    assert not peer.folder.exists()
+    finally:
+        await asyncio.gather(querier.__aexit__(), peer.__aexit__())
 
 
 def both_sides(
@@ -60,30 +46,29 @@ def both_sides(
     *,
     others: Sequence[Program] | None = None,
     deadline: float = 120.0,
-    wires: tuple[Outbox, Outbox] | None = None,
+    ends: Any = None,
 ) -> dict[str, Any]:
     """Return what each side got: outputs, None, or the error it raised.
 
-    ``others`` are the peer's programs if they differ. Whoever fails breaks it off.
+    ``others`` are the peer's programs if they differ; ``ends`` makes the two ends of the stream.
     """
     results: dict[str, Any] = {}
 
-    def run(side: str, mine: Sequence[Program], inputs: Inputs, end: Tunnel) -> None:
+    async def run(side: str, mine: Sequence[Program], inputs: Inputs, link: Link) -> None:
         try:
-            results[side] = engine.run(mine, side, inputs, end, deadline=deadline)
+            async with link:
+                results[side] = await engine.run(mine, side, inputs, link, deadline=deadline)
         except Exception as error:
             results[side] = error
-            end.fail(str(error))
 
-    with tunnels(wires=wires) as ends:
-        sides = [
-            threading.Thread(target=run, args=(QUERIER, programs, querier, ends[0])),
-            threading.Thread(target=run, args=(PEER, others or programs, peer, ends[1])),
-        ]
-        for side in sides:
-            side.start()
-        for side in sides:
-            side.join()
+    async def both() -> None:
+        one, other = (ends or wires)()
+        await asyncio.gather(
+            run(QUERIER, programs, querier, Link(one, first=True)),
+            run(PEER, others or programs, peer, Link(other, first=False)),
+        )
+
+    asyncio.run(both())
     return results
 
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from privote.guardian import Accounts
-from tests.capc.coalitions import terms_of
+from tests.capc.coalitions import charges_of, terms_of
 from tests.refusals import refused
 
 import privote as pv
-from privote.capc.charges import Charges, Prices
+from privote.capc.charges import Prices
+from privote.capc.journal import GuardianJournal
 
 TAU = pv.TauVoting(sigma=4.0, tau=1.3, grid=64)
-
-
-def charges(ledger: pv.Ledger, *, seed: bool = False, **more: Any) -> Charges:
-    return Charges(terms_of(**more), ledger, simulated=seed)
 
 
 def charged(ledger: pv.Ledger) -> list[dict[str, Any]]:
@@ -26,35 +23,52 @@ def charged(ledger: pv.Ledger) -> list[dict[str, Any]]:
 
 
 def test_every_batch_costs_everybody_but_who_asks_its_worst_case() -> None:
-    some = charges(pv.Ledger.in_memory(), queriers=("q0", "p0"))
+    some = charges_of(terms_of(queriers=("q0", "p0")))
     mechanism = some.terms.mechanism
     for querier, queries, parties in (("q0", 7, ["p0", "p1", "p2"]), ("p0", 1, ["p1", "p2"])):
         before = len(charged(some.ledger))
-        some.take(querier, queries, "a" * 32)
+        some.reserve(querier, queries, f"{querier:a>64}")
         entries = charged(some.ledger)[before:]
         assert [entry["dataset"] for entry in entries] == parties
         for entry in entries:
+            scope = some.ledger.state.scopes[entry["dataset"]]
+            at = np.searchsorted(pv.DEFAULT_ORDERS, scope.budget.filter.order)
             wanted = queries * mechanism.worst_case_rdp(len(parties), 2)
-            np.testing.assert_array_equal(entry["rdp"], wanted)
-            assert (entry["consumer"], entry["queries"], entry["labels"]) == (querier, queries, 2)
-            assert entry["batch"] == "a" * 32
+            assert entry["cost"] == wanted[at]
+            assert (entry["consumer"], entry["terms"]["queries"]) == (querier, queries)
+        assert some.state(f"{querier:a>64}") == "reserved"
     assert some.ledger.verify().ok
 
 
 def test_nothing_is_charged_if_one_budget_does_not_allow_it() -> None:
     ledger = pv.Ledger.in_memory()
-    one = charges(ledger, epsilon=30.0)
-    budget = pv.Budget(epsilon=30.0, delta=1e-5).shared()
-    ledger.set_budget(budget, dataset="p2")
-    rest = 0.99 * ledger.reading().slope(pv.DEFAULT_ORDERS, "p2")
-    stamp = {"guarantee": "worst-case"}
-    Accounts(ledger=ledger, budget=budget, dataset="p2", stamp=stamp).charge(
-        rest * pv.DEFAULT_ORDERS
-    )
+    one = charges_of(terms_of(parties=4, queriers=("q0", "p0"), epsilon=30.0), ledger)
+    with suppress(pv.BudgetError):
+        for turn in range(1000):
+            one.reserve("p0", 3, f"{turn:064x}")  # all but p0 pay
     before = ledger.published()
-    with pytest.raises(pv.BudgetError, match=r"set 'p2' .*allows 0 more queries of q0"):
-        one.take("q0", 3, "a" * 32)
+    with pytest.raises(pv.BudgetError):
+        one.reserve("q0", 3, "a" * 64)
     assert ledger.published() == before
+    assert one.state("a" * 64) == "unknown"
+
+
+def test_a_batch_is_charged_and_committed_once() -> None:
+    some = charges_of(terms_of(queriers=("q0", "q1")))
+    for _ in range(2):
+        some.reserve("q0", 5, "a" * 64)
+    assert len(charged(some.ledger)) == 3
+    with refused(None, pv.errors.PeerError):
+        some.reserve("q1", 5, "a" * 64)
+    for _ in range(2):
+        some.commit("a" * 64, "digest")
+        assert some.state("a" * 64) == "committed"
+    assert [entry["kind"] for entry in some.ledger.published()].count("commit") == 1
+    some.reserve("q0", 5, "b" * 64)
+    (open_run,) = [n for n, run in some.ledger.state.runs.items() if run.status == "open"]
+    some.ledger.abandon(open_run)
+    with refused(None, pv.BudgetError):
+        some.state("b" * 64)
 
 
 @pytest.mark.parametrize("mechanism", [pv.BinaryVoting(sigma=3.0), TAU], ids=["binary", "tau"])
@@ -82,10 +96,12 @@ def test_an_allowance_is_charged_once_for_life(tmp_path: Path) -> None:
         "epsilon": 25.0,
         "queriers": ("q0", "q1", "q2"),
     }
-    for querier in ("q0", "q1", "q0", "q2", "q2"):
+    for turn, querier in enumerate(("q0", "q1", "q0", "q2", "q2")):
         ledger = pv.Ledger.open(tmp_path / "ledger.db")
-        some = charges(ledger, **settings)
-        some.take(querier, 100, "a" * 32)
+        terms = terms_of(**settings)
+        journal = GuardianJournal(tmp_path / "journal", terms, "pg")
+        charges_of(terms, ledger, journal).reserve(querier, 100, f"{turn:064x}")
+        journal.close()
         ledger.close()
     ledger = pv.Ledger.open(tmp_path / "ledger.db")
     entries = charged(ledger)
@@ -97,15 +113,16 @@ def test_an_allowance_is_charged_once_for_life(tmp_path: Path) -> None:
         assert 0 < row["used"] <= row["epsilon"]
     # Other terms of the promise are another allowance, and there is no room for it.
     with refused(None, pv.BudgetError):
-        charges(ledger, **{**settings, "labels": 3}).take("q0", 1, "b" * 32)
+        charges_of(terms_of(**{**settings, "labels": 3}), ledger).reserve("q0", 1, "b" * 64)
     # Terms that the promise does not rest on may change.
-    charges(ledger, **settings, timeout=99.0, most_queries=7).take("q0", 1, "b" * 32)
+    changed = terms_of(**settings, timeout=99.0, most_queries=7)
+    charges_of(changed, ledger, journal).reserve("q0", 1, "b" * 64)
     assert charged(ledger) == entries
 
 
 def test_nobody_else_goes_on_with_a_coalitions_account() -> None:
-    some = charges(pv.Ledger.in_memory(), guarantee="allowance", epsilon=25.0)
-    some.take("q0", 1, "a" * 32)
+    some = charges_of(terms_of(guarantee="allowance", epsilon=25.0))
+    some.reserve("q0", 1, "a" * 64)
     before = some.ledger.published()
     with pytest.raises(pv.BudgetError):
         pv.label(
@@ -124,8 +141,21 @@ def test_what_is_called_charged_is_what_was_charged() -> None:
         terms_of(guarantee="allowance", epsilon=25.0, queriers=("q0", "q1")),
         terms_of(epsilon=100.0),
     ):
-        ledger = pv.Ledger.in_memory()
-        Charges(terms, ledger).take("q0", 5, "a" * 32)
-        each = [pv.epsilon(e["rdp"], e["orders"], terms.delta) for e in charged(ledger)]
-        said = Prices(terms).charged("q0", 5)
-        assert list(said.values()) == pytest.approx(each, rel=1e-12)
+        some = charges_of(terms)
+        some.reserve("q0", 5, "a" * 64)
+        stated = Prices(terms).charged("q0", 5)
+        assert list(stated.values()) == [entry["epsilon"] for entry in charged(some.ledger)]
+
+
+def test_an_allowance_is_counted_in_one_journal_and_stays_as_it_was_charged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terms = terms_of(guarantee="allowance", epsilon=25.0)
+    some = charges_of(terms)
+    some.reserve("q0", 1, "a" * 64)
+    with refused(None, pv.LedgerError):
+        charges_of(terms, some.ledger).reserve("q0", 1, "b" * 64)
+    real = Prices.allowance
+    monkeypatch.setattr(Prices, "allowance", lambda *of: real(*of) + 1)
+    with refused(None, pv.LedgerError):
+        some.reserve("q0", 1, "b" * 64)

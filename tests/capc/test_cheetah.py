@@ -61,7 +61,7 @@ PROGRAMS = [
 
 class Product(DecisionProgram):
     def compute(self, xp: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-        return {"label": values["shares"] * values["masks"]}
+        return {"share": values["shares"] * values["masks"]}
 
 
 class TestCompiled:

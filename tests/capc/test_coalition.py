@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from tests.capc.coalitions import Observed, altered, identity, models_for, simulation, terms_of
+from tests.refusals import refused
 
 import privote as pv
-from privote.capc.messages import ANSWERING, GUARDIAN, Confirm, Hello, Masks, Message, Willing
+from privote.capc import messages as m
+from privote.capc.charges import Prices
 from privote.capc.programs import AllowanceProgram
-from privote.capc.roles import Compute, Computed, Received
 from privote.capc.terms import Terms
 
 GATE = pv.Gate(threshold=4.0, sigma=1.5)
@@ -24,33 +25,6 @@ MECHANISMS: dict[str, pv.Mechanism] = {
     "tau light": pv.TauVoting(sigma=0.2, tau=0.1, grid=19),  # a ballot may count 1 in all
     "tau l1 gate": pv.TauVoting(sigma=2.0, tau=1.3, norm=1, grid=10, gate=GATE),
 }
-PG = ("pg", GUARDIAN)
-
-
-class Recorded(Observed):
-    """A simulation that keeps what each side put into a session."""
-
-    def __init__(self, *args: Any, **more: Any) -> None:
-        self.computes: dict[tuple[str, str], Compute] = {}
-        super().__init__(*args, **more)
-
-    def _join(self, seat: tuple[str, str], compute: Compute) -> None:
-        self.computes[compute.session, compute.side] = compute
-        super()._join(seat, compute)
-
-    def guardian_input(self, batch: str, name: str) -> npt.NDArray[np.int64]:
-        """Return one of the guardian's inputs to a decision, all chunks of it."""
-        inputs = self.computes[f"{batch}:decision", "peer"].inputs
-        return np.concatenate([values[name] for values in inputs])
-
-    def masks(self, batch: str) -> dict[str, npt.NDArray[np.int64]]:
-        """Return the masks that reached the guardian, by party."""
-        found = {}
-        for event in self.seen[PG]:
-            message = event.message if isinstance(event, Received) else None
-            if isinstance(message, Masks) and message.batch == batch:
-                found[event.sender] = message.masks
-        return found
 
 
 def weigh(terms: Terms, ballots: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
@@ -82,9 +56,9 @@ def election_of(name: str, guarantee: str, seed: int, dead: int, **more: Any) ->
     ballots = (rng.random((9, 5, 3)) < rng.choice([0.2, 0.5, 0.8])).astype(np.int64)
     sizes = {"parties": 5, "labels": 3, "features": 9}
     terms = terms_of(MECHANISMS[name], guarantee=guarantee, **sizes, **more)
-    run = Recorded(terms, models_for(terms, ballots), seed=seed)
+    run = Observed(terms, models_for(terms, ballots), seed=seed)
     for party in range(4, 4 - dead, -1):
-        run.kill((f"p{party}", ANSWERING))
+        run.kill(f"p{party}")
     return terms, ballots, run
 
 
@@ -93,19 +67,20 @@ def election_of(name: str, guarantee: str, seed: int, dead: int, **more: Any) ->
 def test_composition_releases_what_numpy_decides(name: str, dead: int) -> None:
     terms, ballots, run = election_of(name, "worst-case", 3, dead)
     for seed in range(3):
-        answers = run.ask("q0", identity(9, 9))
+        run.envelopes.clear()
+        answers = run.ask("q0", identity(9, 9, seed))
         there = 5 - dead
         assert answers.parties == tuple(f"p{i}" for i in range(there))
         assert set(answers.left_out) == {f"p{i}" for i in range(there, 5)}
-        masks = run.masks(answers.batch)
+        masks = {site: message.masks for site, message in run.said(m.Masks)}
         total = sum(masks[party] for party in answers.parties)
         neutral = name in ("binary", "binary gate")
         bar = there if neutral else 5 * terms.counted.unit
         margin = 2 * weigh(terms, ballots)[:, :there].sum(axis=1) - bar
-        assert np.array_equal(run.guardian_input(answers.batch, "masks"), 2 * total - bar)
-        noise = run.guardian_input(answers.batch, "vote")
+        assert np.array_equal(run.recorder.guardian_input("masks"), 2 * total - bar)
+        noise = run.recorder.guardian_input("vote")
         gated = terms.mechanism.gate is not None
-        gate = run.guardian_input(answers.batch, "gate") if gated else None
+        gate = run.recorder.guardian_input("gate") if gated else None
         assert np.array_equal(answers.labels, decide(margin, noise, gate)), seed
 
 
@@ -136,15 +111,15 @@ def test_allowance_releases_what_numpy_decides(
 ) -> None:
     monkeypatch.setattr(AllowanceProgram, "most_rows", chunk)
     terms, ballots, run = election_of(name, "allowance", 4, 0, epsilon=22.0)
-    left = dict(run.roles[PG]._charges.prices.allowances("q0"))  # type: ignore[attr-defined]
+    left = Prices(terms).allowances("q0")
     assert 0 < min(left.values()) < 27
     for batch in range(6):
-        answers = run.ask("q0", identity(9, 9))
+        answers = run.ask("q0", identity(9, 9, batch))
         votes, left = counted(terms, ballots, left)
         weights = weigh(terms, votes)
         margin = 2 * weights.sum(axis=1) - 5 * terms.counted.unit
-        gate = None if terms.mechanism.gate is None else run.guardian_input(answers.batch, "gate")
-        noise = run.guardian_input(answers.batch, "vote")
+        gate = None if terms.mechanism.gate is None else run.recorder.guardian_input("gate")
+        noise = run.recorder.guardian_input("vote")
         assert np.array_equal(answers.labels, decide(margin, noise, gate)), batch
         assert held(run, terms) == left, "what is left, put together from the two halves"
     assert min(left.values()) < 0, "some ran out"
@@ -152,8 +127,8 @@ def test_allowance_releases_what_numpy_decides(
 
 def held(run: Observed, terms: Terms, querier: str = "q0") -> dict[str, int]:
     """Return what everybody has left, from both journals."""
-    prices = run.roles[PG]._charges.prices  # type: ignore[attr-defined]
-    here, there = run.journal(querier).half(), run.journal("pg").half(querier)
+    prices = Prices(terms)
+    here, there = run.journal(querier).halves()[1], run.journal("pg").halves(querier)[1]
     left = {}
     for party, whole in prices.allowances(querier).items():
         total = (here.get(party, 0) + there.get(party, whole)) % 2**64
@@ -164,60 +139,181 @@ def held(run: Observed, terms: Terms, querier: str = "q0") -> dict[str, int]:
 # -- who sees what --------------------------------------------------------------------------------
 
 
-def test_the_guardians_view_does_not_depend_on_ballots() -> None:
-    for guarantee in ("worst-case", "allowance"):
-        views = []
-        for share in (0, 1):
-            ballots = np.full((8, 3, 2), share)
-            terms = terms_of(features=8, guarantee=guarantee)
-            run = Recorded(terms, models_for(terms, ballots), seed=4)
-            answers = run.ask("q0", identity(8, 8))
-            seen = [event for event in run.seen[PG] if isinstance(event, Received)]
-            masks = run.masks(answers.batch)
-            views.append(([type(event.message) for event in seen], masks))
-            ends = [event for event in run.seen[PG] if isinstance(event, Computed)]
-            assert [event.outputs for event in ends] == [None]
-        kinds, others = zip(*views, strict=True)
-        assert kinds[0] == kinds[1]
-        # The same seeds, other ballots: what reaches the guardian is the same to the bit.
-        assert all(np.array_equal(others[0][party], others[1][party]) for party in others[0])
-
-
-def test_an_answering_party_sees_the_same_whatever_it_votes_and_is_asked() -> None:
-    views = []
-    for share, row in ((0, 1), (1, 0)):
-        terms = terms_of(features=8)
+@pytest.mark.parametrize("guarantee", ["worst-case", "allowance"])
+def test_no_view_depends_on_ballots(guarantee: str) -> None:
+    """Neither the guardian's nor an answering site's: to the bit, but for the names of runs."""
+    views: list[dict[str, list[bytes]]] = []
+    for share in (0, 1):
+        terms = terms_of(features=8, guarantee=guarantee)
         run = simulation(terms, np.full((8, 3, 2), share), seed=4)
-        rows = np.full((8, 8), row, np.int64) if row else identity(8, 8)
-        answers = run.ask("q0", rows)
-        mine = [letter.data for letter in run.letters if letter.to == ("p1", ANSWERING)]
-        # But for the batch's random name every byte is the same.
-        views.append([data.replace(answers.batch.encode(), b"#" * 32) for data in mine])
-        ends = [event for event in run.seen["p1", ANSWERING] if isinstance(event, Computed)]
-        assert [event.outputs for event in ends] == [None]
+        run.ask("q0", identity(8, 8, share))
+        (grant,) = [message.run for _, message in run.said(m.Grant)]
+        (ask,) = [message.batch for _, message in run.said(m.RequestBatch)]
+        seen: dict[str, list[bytes]] = {"pg": [], "p1": []}
+        for envelope in run.envelopes:
+            if envelope.to in seen:
+                data = envelope.data.replace(grant.encode(), b"#" * 32)
+                seen[envelope.to].append(data.replace(ask.encode(), b"#" * 64))
+        views.append(seen)
+        peers = [inputs for side, _, inputs in run.recorder.sessions if side == "peer"]
+        assert len(peers) == 4
     assert views[0] == views[1]
+
+
+def test_a_share_alone_says_nothing() -> None:
+    """The querying party's is the label less a pad that only the guardian has until the commit."""
+    run = simulation(terms_of(features=8), np.ones((8, 3, 2)))
+    answers = run.ask("q0", identity(8, 8))
+    ((_, outcome),) = run.said(m.OutcomeShare)
+    np.testing.assert_array_equal(outcome.share, run.recorder.guardian_input("pad"))
+    assert len(np.unique(outcome.share >> 32)) == answers.labels.size
+
+
+# -- batches ---------------------------------------------------------------------------------------
+
+
+def test_the_same_rows_are_charged_once_and_delivered_again() -> None:
+    run = simulation(terms_of(features=8), np.ones((8, 3, 2)))
+    first = run.ask("q0", identity(8, 8))
+    second = run.ask("q0", identity(8, 8, 1))
+    run.kill("pg")  # it is not even asked
+    again = run.ask("q0", identity(8, 8))
+    np.testing.assert_array_equal(first.labels, again.labels)
+    assert first.facts() == again.facts() != second.facts()
+    assert sum(entry["kind"] == "charge" for entry in run.ledger.published()) == 6
+
+
+def test_everybody_is_greeted_before_anything_is_charged() -> None:
+    run = simulation(terms_of(features=8), np.ones((8, 3, 2)))
+    run.kill("p1")
+    run.kill("p2")
+    with refused(None, pv.errors.PeerError):
+        run.ask("q0", identity(8, 8))
+    assert run.said(m.RequestBatch) == []
+    run.start("p2")
+    assert run.ask("q0", identity(8, 8)).left_out.keys() == {"p1"}
+
+
+def test_a_charged_batch_is_finished_later_whatever_was_asked_in_between() -> None:
+    lost = altered(m.BallotsReady, "p2", lambda _: None)
+    run = simulation(terms_of(features=8, minimum=3), np.ones((8, 3, 2)), post=lost)
+    with pytest.raises(pv.ChargedError):
+        run.ask("q0", identity(8, 8))
+    run.post = None
+    assert not run.ask("q0", identity(8, 8, 1)).resumed
+    assert run.ask("q0", identity(8, 8)).resumed
+    assert sum(entry["kind"] == "charge" for entry in run.ledger.published()) == 6
+
+
+@pytest.mark.parametrize("kind", [m.Grant, m.DecisionReady, m.OutcomeShare])
+def test_a_reply_of_the_guardian_that_is_lost_costs_nothing(kind: type[m.Message]) -> None:
+    run = simulation(
+        terms_of(features=8), np.ones((8, 3, 2)), post=altered(kind, "pg", lambda _: None)
+    )
+    with pytest.raises(pv.ChargedError):
+        run.ask("q0", identity(8, 8))
+    run.post = None
+    assert run.ask("q0", identity(8, 8)).labels.shape == (8, 2)
+    assert sum(entry["kind"] == "charge" for entry in run.ledger.published()) == 3
 
 
 # -- faults ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [Hello, Willing, Masks, Confirm])
-@pytest.mark.parametrize("data", [None, b"\x00\x00\x00\x04null"], ids=["lost", "garbled"])
-def test_a_party_that_fails_is_left_out(kind: type[Message], data: bytes | None) -> None:
-    post = altered(kind, "p2", lambda _: data)
+@pytest.mark.parametrize("kind", [m.Hello, m.BallotsReady, m.Masks])
+def test_a_party_that_fails_is_left_out(kind: type[m.Message]) -> None:
+    post = altered(kind, "p2", lambda _: None)
     run = simulation(terms_of(features=8), np.ones((8, 3, 2)), post=post)
     answers = run.ask("q0", identity(8, 8))
-    assert answers.parties == ("p0", "p1")
+    assert (answers.parties, answers.voters) == (("p0", "p1"), 3)
     assert set(answers.left_out) == {"p2"}
-    assert answers.voters == 3
-    assert any(run.complaints.values()) or kind is Masks  # nobody waits to hear of those
 
 
 def test_sites_that_ask_and_answer_never_answer_themselves() -> None:
     terms = terms_of(features=8, queriers=("p0", "p1"), guarantee="allowance", epsilon=50.0)
     run = simulation(terms, np.ones((8, 3, 2)))
     answers = run.ask("p0", identity(8, 8))
-    assert answers.parties == ("p1", "p2")
-    assert answers.voters == 2
+    assert (answers.parties, answers.voters) == (("p1", "p2"), 2)
     assert run.ask("p1", identity(8, 8)).parties == ("p0", "p2")
     assert all(row["used"] <= 50.0 for row in run.ledger.standing())
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+def test_calls_that_break_a_rule_are_refused_and_charge_nothing() -> None:
+    terms = terms_of(queriers=("q0", "q1"), most_queries=10)
+    run = simulation(terms, np.ones((4, 3, 2)))
+    at, batch, name = terms.digest(), "a" * 64, "b" * 32
+    words = np.ones((2, 2), np.int64)
+
+    def refuses(sender: str, to: str, message: m.Message) -> None:
+        assert isinstance(run.call(sender, to, message), m.Refused), message
+
+    for sender, to, message in (
+        ("q0", "pg", m.Hello("0" * 64, "clear")),
+        ("q0", "p0", m.Hello(at, "another")),
+        ("q0", "pg", m.RequestBatch("0" * 64, batch, 2, 0)),
+        ("stranger", "pg", m.RequestBatch(at, batch, 2, 0)),
+        ("p0", "pg", m.RequestBatch(at, batch, 2, 0)),
+        ("q0", "pg", m.RequestBatch(at, batch, 11, 0)),
+        ("q0", "p0", m.RequestBatch(at, batch, 2, 0)),
+        ("q0", "p0", m.RequestBallots(at, name, 2)),  # that run is not charged
+        ("p1", "p0", m.RequestBallots(at, name, 2)),
+        ("p0", "pg", m.Masks(at, name, "q0", 2, words)),
+        ("q0", "pg", m.Decide(at, name, ("p0", "p1"))),
+        ("q0", "pg", m.Done(at, name)),
+    ):
+        refuses(sender, to, message)
+    assert not [entry for entry in run.ledger.published() if entry["kind"] == "charge"]
+    grant = run.call("q0", "pg", m.RequestBatch(at, batch, 2, 0))
+    assert isinstance(grant, m.Grant)
+    refuses("q1", "pg", m.RequestBatch(at, batch, 2, 0))  # another's
+    refuses("q0", "pg", m.RequestBatch(at, batch, 3, 0))  # of another size
+    refuses("q1", "pg", m.Decide(at, grant.run, ("p0", "p1")))
+    refuses("q0", "pg", m.Masks(at, grant.run, "q0", 2, words))  # it does not answer
+    refuses("p0", "pg", m.Masks(at, grant.run, "q1", 2, words))
+    refuses("p0", "pg", m.Masks(at, grant.run, "q0", 2, words[:1]))
+    for party in ("p0", "p1"):
+        deposit = m.Masks(at, grant.run, "q0", 2, words)
+        assert run.call(party, "pg", deposit) == m.Confirmed(grant.run)
+        refuses(party, "pg", deposit)  # once
+    refuses("q0", "pg", m.Decide(at, grant.run, ("p0", "p2")))  # one of them has no masks here
+    ready = run.call("q0", "pg", m.Decide(at, grant.run, ("p0", "p1", "p2")))
+    assert ready == m.DecisionReady(("p0", "p1"), 1)
+    refuses("q0", "pg", m.Decide(at, grant.run, ("p0", "p1")))  # once
+    refuses("p2", "pg", m.Masks(at, grant.run, "q0", 2, words))  # too late
+    refuses("q1", "pg", m.Done(at, grant.run))
+
+
+@pytest.mark.parametrize(
+    ("sender", "kind", "change"),
+    [
+        ("pg", m.DecisionReady, lambda _: m.DecisionReady(("p0",), 1)),
+        ("pg", m.DecisionReady, lambda _: m.DecisionReady(("p0", "p1", "p9"), 1)),
+        ("pg", m.OutcomeShare, lambda x: m.OutcomeShare(x.share[:1])),
+        ("pg", m.OutcomeShare, lambda x: m.OutcomeShare(x.share + 2)),
+        ("pg", m.Grant, lambda _: m.Confirmed("0" * 32)),
+    ],
+)
+def test_the_querying_party_stores_only_what_it_asked_for(
+    sender: str, kind: type[m.Message], change: Any
+) -> None:
+    post = altered(kind, sender, change)
+    run = simulation(terms_of(features=8), np.ones((8, 3, 2)), post=post)
+    with pytest.raises(pv.PrivoteError):
+        run.ask("q0", identity(8, 8))
+    assert "stored" not in {one.phase for one in run.journal("q0")._batches.values()}
+
+
+def test_models_and_rows_that_do_not_fit_are_refused() -> None:
+    terms = terms_of()
+    for other in (terms_of(features=5), terms_of(labels=3)):
+        with refused("model"):
+            simulation(terms, np.ones((1, 3, 2))).__class__(
+                terms, models_for(other, np.ones((1, 3, len(other.labels))))
+            )
+    run = simulation(terms, np.ones((1, 3, 2)))
+    for rows in (np.ones((2, 3)), np.ones((0, 4)), np.ones((1001, 4)), np.full((1, 4), np.nan)):
+        with refused("X"):
+            run.ask("q0", rows)

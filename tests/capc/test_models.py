@@ -22,10 +22,9 @@ from privote.capc.models import (
     LIMIT,
     Records,
     SiteModel,
-    judge,
+    evaluate,
     quantise_model,
     quantise_rows,
-    retrain_site,
     train_site,
 )
 from privote.capc.programs import BallotProgram
@@ -232,17 +231,17 @@ def test_labels_of_the_coalition_improve_a_small_site(kind):
     Y[:4, 0] = -1
     Y[:, 1] = -1  # a label without records is learned from the coalition alone
     records = Records(X=kind(X), Y=Y)
-    assert records.knows().tolist() == [True, False, True]
+    assert (records.Y != -1).any(axis=0).tolist() == [True, False, True]
     X_new, Y_new = made_up(300, 3, flip=0.05)
     Y_new[::9] = -1
     before = train_site(records, LABELS)
-    after = retrain_site(records, LABELS, kind(X_new), Y_new)
+    after = train_site(records, LABELS, Records(X=kind(X_new), Y=Y_new))
     assert not before.votes(TEST[0])[:, 1].any()
     assert ((after.votes(TEST[0]) == TEST[1]).mean(axis=0) > 0.85).all()
     for figure in ("BAC", "AUC"):
-        assert judge(after, *TEST)[figure] > judge(before, *TEST)[figure] + 0.03
-    taught = retrain_site(records, LABELS, kind(X_new), np.full((300, 3), -1, np.int8))
-    assert judge(taught, *TEST)["AUC"] == pytest.approx(judge(before, *TEST)["AUC"], abs=0.01)
+        assert evaluate(after, *TEST)[figure] > evaluate(before, *TEST)[figure] + 0.03
+    taught = train_site(records, LABELS, Records(X=kind(X_new), Y=np.full((300, 3), -1, np.int8)))
+    assert evaluate(taught, *TEST)["AUC"] == pytest.approx(evaluate(before, *TEST)["AUC"], abs=0.01)
 
 
 def test_as_many_yeses_as_the_records_have_that_are_known():
@@ -251,7 +250,8 @@ def test_as_many_yeses_as_the_records_have_that_are_known():
     Y[:, 1] = -1
     released = made_up(300, 3)[1]
     released[:, 1] = np.random.default_rng(4).random(300) < 0.2  # nothing that rows could tell
-    model = retrain_site(Records(X=X, Y=Y), LABELS, made_up(300, 3)[0], released)
+    new = Records(X=made_up(300, 3)[0], Y=released)
+    model = train_site(Records(X=X, Y=Y), LABELS, new)
     shares = model.votes(TEST[0]).mean(axis=0)
     wanted = [TEST[1][:, 0].mean(), 0.2, TEST[1][:, 2].mean()]
     np.testing.assert_allclose(shares, wanted, atol=0.1)
@@ -264,4 +264,4 @@ def test_what_does_not_fit_is_refused():
     with refused("Y"):
         Records(X=X, Y=Y * 2)
     with refused("released"):
-        retrain_site(Records(X=X, Y=Y), LABELS, X, Y[:, :2])
+        train_site(Records(X=X, Y=Y), LABELS, Records(X=X, Y=Y[:, :2]))

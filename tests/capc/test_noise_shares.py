@@ -10,13 +10,13 @@ import numpy.typing as npt
 import pytest
 from scipy.special import ive
 from scipy.stats import chisquare, poisson
-from tests.capc.coalitions import altered, identity, simulation, terms_of
+from tests.capc.coalitions import altered, charges_of, identity, simulation, terms_of
 
 import privote as pv
 from privote.accounting.gaussian import GaussianLink
 from privote.accounting.renyi import divergence
-from privote.capc.charges import Charges, Prices
-from privote.capc.messages import ANSWERING, Decide, Masks, Willing, decode, encode
+from privote.capc.charges import Prices
+from privote.capc.messages import BallotsReady, Decide, Masks
 from privote.capc.noise import SharedNoise, line_supremum, skellam, skellam_table
 from privote.capc.statements import facts_of, statement
 from privote.capc.terms import Terms
@@ -53,8 +53,8 @@ def expected(terms: Terms, votes: npt.NDArray[np.int8]) -> npt.NDArray[np.float6
 # -- what is released ------------------------------------------------------------------------------
 
 
-def without_p4(decide: Decide) -> bytes:
-    return encode(Decide(decide.batch, decide.parties[:4], decide.version))
+def without_p4(decide: Decide) -> Decide:
+    return Decide(decide.terms, decide.run, decide.parties[:4])
 
 
 FAULTS: dict[str, tuple[int, Any]] = {  # how many are left, and what is done to letters
@@ -84,7 +84,7 @@ def test_many_runs_follow_the_pmf_of_the_shares(name: str, fault: str, guarantee
     present, post = FAULTS[fault]
     run = simulation(terms, ballots, seed=13, post=post)
     for party in ("p3", "p4") if fault == "two are dead" else ():
-        run.kill((party, ANSWERING))
+        run.kill(party)
     answers = run.ask("q0", np.ones((queries, 1), np.int64))
     assert len(answers.parties) == present
     there = np.isin(terms.parties, answers.parties)[:, None]
@@ -102,9 +102,8 @@ def test_either_half_is_uniform_and_both_are_the_share() -> None:
     terms = shared(features=1, most_queries=4000, epsilon=1e6)
     run = simulation(terms, np.ones((1, 3, 2)), seed=None)
     run.ask("q0", np.ones((4000, 1), np.int64))
-    said = [(letter.sender[0], decode(letter.data)) for letter in run.letters]
-    masks = {site: message.masks for site, message in said if isinstance(message, Masks)}
-    noise = {site: message.noise for site, message in said if isinstance(message, Willing)}
+    masks = {site: message.masks for site, message in run.said(Masks)}
+    noise = {site: message.noise for site, message in run.said(BallotsReady)}
     assert terms.shared is not None
     spread = (2 * terms.shared.shares(3)[0]) ** 0.5
     for party in terms.parties:
@@ -122,11 +121,12 @@ def test_either_half_is_uniform_and_both_are_the_share() -> None:
 
 @pytest.mark.parametrize("rows", [0, 7])
 def test_a_site_without_its_half_is_left_out(rows: int) -> None:
-    def short(willing: Willing) -> bytes:
-        assert willing.noise is not None
-        return encode(Willing(willing.batch, willing.noise[:rows] if rows else None))
+    def short(ready: BallotsReady) -> BallotsReady:
+        assert ready.noise is not None
+        return BallotsReady(ready.noise[:rows] if rows else None)
 
-    run = simulation(shared(features=8), np.ones((8, 3, 2)), post=altered(Willing, "p2", short))
+    post = altered(BallotsReady, "p2", short)
+    run = simulation(shared(features=8), np.ones((8, 3, 2)), post=post)
     answers = run.ask("q0", identity(8, 8))
     assert answers.left_out == {"p2": "its noise does not match the terms"}
 
@@ -176,20 +176,20 @@ def test_less_noise_remains_the_more_shares_are_known() -> None:
 def test_what_remains_covers_those_who_ask_with_fewer_voters(guarantee: str) -> None:
     """p0 asks the three others; whoever knows two of their shares knows more than of q0's four."""
     terms = shared(parties=4, queriers=("q0", "p0"), guarantee=guarantee, epsilon=50.0)
-    charges, orders = Charges(terms, pv.Ledger.in_memory()), pv.DEFAULT_ORDERS
+    charges, orders = charges_of(terms), pv.DEFAULT_ORDERS
     noise = terms.shared
     assert noise is not None
     told = noise.without(2)
     total = np.zeros(len(orders))
     if guarantee == "allowance":
         for asker in terms.queriers:
-            charges.take(asker, 1, "a" * 32)
+            charges.reserve(asker, 1, f"{asker:a>64}")
             each = told.contribution_rdp(len(terms.voters(asker)), 2, orders)
             total += 2 * charges.prices.allowance("p1") * each
     else:
         with suppress(pv.BudgetError):
-            for _ in range(1000):
-                charges.take("p0", 1, "a" * 32)
+            for turn in range(1000):
+                charges.reserve("p0", 1, f"{turn:064x}")
                 total += told.worst_case_rdp(3, 2, orders)
     found = charges.prices.if_known("q0", 2)
     assert float(pv.epsilon(total, orders, 1e-5)) <= found < 100
@@ -223,7 +223,7 @@ def test_a_statement_says_who_knows_the_noise(noise: str, missing: int, wanted: 
     terms = terms_of(parties=5, features=8, noise=noise, epsilon=100.0)
     run = simulation(terms, np.ones((8, 5, 2)))
     for party in range(5 - missing, 5):
-        run.kill((f"p{party}", ANSWERING))
+        run.kill(f"p{party}")
     answers = run.ask("q0", identity(8, 8))
     assert wanted in statement(facts_of(terms, "q0", answers))
 

@@ -1,25 +1,30 @@
-"""A site: files read strictly, with errors that name file and key; files that `lay_out` writes."""
+"""A site: files read strictly, with errors that name file and key; the example's files."""
 
 from __future__ import annotations
 
 import json
+import logging
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from tests.capc.coalitions import random_models, terms_of
+from tests.capc.coalitions import processes, random_models, terms_of
+from tests.refusals import refused
 
 from privote import BinaryVoting, Gate, TauVoting
-from privote.capc.coalition import lay_out, to_toml
+from privote.capc.logs import Lines
 from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING
-from privote.capc.site import Log, Site, read_terms
+from privote.capc.site import Site, read_rows, read_terms
 from privote.errors import InputError
 from privote.mechanisms import Mechanism
 
 TERMS = """
 name = "three hospitals"
 labels = ["a", "b"]
-features = 4
+features = ["x0", "x1", "x2", "x3"]
 epsilon = 8.0
 delta = 1e-5
 guardian = "guardian"
@@ -62,7 +67,7 @@ def written(folder: Path, terms: str = TERMS, **changes: str | None) -> Path:
         (QUERYING, {"addresses": '{north = "h:1"}'}, "addresses"),
         (QUERYING, {"engine": '"clear"'}, "engine"),
         (QUERYING, {"seed": "1"}, "seed"),
-        (QUERYING, {"sessions": "65"}, r"\$\.sessions"),
+        (QUERYING, {"max_concurrent": "65"}, r"\$\.max_concurrent"),
         (GUARDIAN, {}, "name must be registered as guardian to run `privote capc guardian`"),
         (ANSWERING, {}, "listen must be given for `privote capc answer`"),
         (ANSWERING, {"listen": '"h:1"'}, "model must be given"),
@@ -107,7 +112,7 @@ MECHANISMS = [
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=str)
 def test_what_is_laid_out_can_be_read(tmp_path: Path, mechanism: Mechanism) -> None:
     terms = terms_of(mechanism, queriers=("p0", "q0"), name='a "quoted" é name\\n')
-    files = lay_out(tmp_path, terms, random_models(terms))
+    files = processes.write_config(tmp_path, terms, random_models(terms))
     back = read_terms(tmp_path / "coalition.toml")
     assert back == terms
     assert (back.promise(), back.digest()) == (terms.promise(), terms.digest())
@@ -115,7 +120,6 @@ def test_what_is_laid_out_can_be_read(tmp_path: Path, mechanism: Mechanism) -> N
     sites = [Site.read(files[name], role) for name, role in roles.items()]
     Site.read(files["p0"], QUERYING)
     assert len({site.listen for site in sites if site.listen}) == 4
-    assert "None" not in to_toml({"a": 1, "b": None})
 
 
 def test_not_toml_and_not_there(tmp_path: Path) -> None:
@@ -135,9 +139,31 @@ def test_not_toml_and_not_there(tmp_path: Path) -> None:
         read_terms(tmp_path / "long.toml")
 
 
-def test_a_log_has_one_line_an_event(capsys: pytest.CaptureFixture[str]) -> None:
-    Log()("two\nlines \x1b[31m")
-    Log(json=True)("an event")
-    one, two = capsys.readouterr().err.splitlines()
-    assert one.endswith("two lines ?[31m")
-    assert json.loads(two)["event"] == "an event"
+def test_a_log_has_one_line_an_event() -> None:
+    record = logging.makeLogRecord({"msg": "an event", "levelno": 30, "levelname": "WARNING"})
+    record.fields = {"site": "north", "why": "two\nlines"}
+    line = json.loads(Lines(as_json=True).format(record))
+    assert (line["level"], line["event"], line["site"]) == ("WARNING", "an event", "north")
+    assert datetime.fromisoformat(line["time"]).tzinfo is not None
+    assert "an event site=north" in Lines(as_json=False).format(record)
+
+
+def test_rows_are_matched_by_name(tmp_path: Path) -> None:
+    terms, X = terms_of(features=3), np.arange(6.0).reshape(2, 3)
+    table = tmp_path / "rows.csv"
+    table.write_text("x2,other,x0,x1\n2,9,0,1\n5,9,3,4\n")
+    np.testing.assert_array_equal(read_rows(table, terms), X)
+    table.write_text("x2,x0\n2,0\n")
+    with refused(None, InputError):
+        read_rows(table, terms)
+    file = tmp_path / "rows.npz"
+    np.savez(file, X=X)
+    np.testing.assert_array_equal(read_rows(file, terms), X)
+    np.savez(file, X=X[:, ::-1], feature_names=["x2", "x1", "x0"])
+    np.testing.assert_array_equal(read_rows(file, terms), X)
+    for names in (["x2", "x1", "y"], ["x0", "x0", "x1"]):
+        np.savez(file, X=X, feature_names=names)
+        with refused("rows"):
+            read_rows(file, terms)
+    with refused("rows"):
+        read_rows(table, replace(terms, features=3, embedding="resnet18"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -16,10 +17,11 @@ from unittest import mock
 import numpy as np
 import psutil
 import pytest
-from tests.capc.sessions import ClearEngine, any_inputs, both_sides, tunnels
+from tests.capc.sessions import any_inputs, both_sides, links, wires
 from tests.refusals import refused
 
-from privote.capc.engine import SecureEngine, _Worker
+from privote.capc.engine import ClearEngine, SecureEngine, _Worker
+from privote.capc.network import DATA, Wire
 from privote.capc.programs import (
     PEER,
     QUERIER,
@@ -28,7 +30,6 @@ from privote.capc.programs import (
     DecisionProgram,
     Program,
 )
-from privote.capc.tunnel import DATA, Outbox
 from privote.errors import InputError, MissingExtraError, PeerError
 
 
@@ -129,7 +130,7 @@ def chunks_of() -> Any:
     _, querier, peer = chunked_case()
     fresh = np.random.default_rng(12).integers(-(2**63), 2**63 - 1, 2)
     cut = [
-        {**peer, "masks": peer["masks"][rows], "vote": peer["vote"][rows]}
+        {**peer, **{name: peer[name][rows] for name in ("masks", "vote", "pad")}}
         for rows in (slice(3), slice(3, None))
     ]
     first = (half, {**querier, "shares": querier["shares"][:3]}, {**cut[0], "fresh": fresh})
@@ -196,7 +197,7 @@ def test_carried_from_chunk_to_chunk(outputs: dict[str, dict[str, Any]]) -> None
     whole, querier, peer = chunked_case()
     wanted = whole.compute(np, whole.joined(querier, peer))
     np.testing.assert_array_equal(
-        np.concatenate([first["label"], second["label"]]), wanted["label"]
+        np.concatenate([first["share"], second["share"]]), wanted["share"]
     )
     np.testing.assert_array_equal(second["left"], wanted["left"])
 
@@ -227,19 +228,31 @@ FIRST = AllowanceProgram(rows=1, parties=1, voters=1, labels=1)
     ],
 )
 def test_wrong_inputs(engine: SecureEngine, program: Program, inputs: Any, why: str) -> None:
-    with tunnels() as (end, _):
-        with pytest.raises(InputError, match=why):
-            engine.run([program], QUERIER, [inputs], end, deadline=5)
-        assert end.sent == 0
+    with pytest.raises(InputError, match=why):
+        assert alone(engine, [program], [inputs], 5) == 0
+
+
+def alone(engine: SecureEngine, programs: Any, inputs: Any, deadline: float) -> int:
+    """Run one side of a session; an error must come before a byte was sent."""
+
+    async def run() -> int:
+        async with links() as (link, _):
+            try:
+                await engine.run(programs, QUERIER, inputs, link, deadline=deadline)
+            except InputError:
+                assert link.bytes == 0
+                raise
+            return link.bytes
+
+    return asyncio.run(run())
 
 
 def test_sessions_without_inputs_or_time(engine: SecureEngine) -> None:
-    with tunnels() as (end, _):
-        with refused("inputs"):
-            engine.run([SMALL], QUERIER, [], end, deadline=5)
-        for deadline in (0, -1, float("nan")):
-            with refused("deadline"):
-                engine.run([SMALL], QUERIER, [small(QUERIER)], end, deadline=deadline)
+    with refused("inputs"):
+        alone(engine, [SMALL], [], 5)
+    for deadline in (0, -1, float("nan")):
+        with refused("deadline"):
+            alone(engine, [SMALL], [small(QUERIER)], deadline)
 
 
 def test_different_programs(engine: SecureEngine) -> None:
@@ -255,8 +268,8 @@ def test_different_programs(engine: SecureEngine) -> None:
 
 def test_peer_that_never_comes(engine: SecureEngine) -> None:
     started = time.monotonic()
-    with tunnels() as (end, _), refused(None, PeerError):
-        engine.run([SMALL], QUERIER, [small(QUERIER)], end, deadline=2)
+    with refused(None, PeerError):
+        alone(engine, [SMALL], [small(QUERIER)], 2)
     assert time.monotonic() - started < 60
 
 
@@ -268,22 +281,22 @@ def test_peer_harmed(secure: SecureEngine, harm: signal.Signals) -> None:
     """A peer whose engine dies or stalls in the middle: PeerError, no result, no process left."""
 
     struck: list[int] = []
-    heard = _Worker.heard
+    receive = _Worker.receive
 
-    def strike(self: _Worker, kind: str) -> Any:
-        frame = heard(self, kind)
-        if kind == "done" and self._session.side == QUERIER and not struck:
+    async def strike(self: _Worker, kind: str) -> Any:
+        frame = await receive(self, kind)
+        if kind == "done" and not struck:
             struck.append(workers()[-1].pid)
             os.kill(struck[0], harm)
         return frame
 
     inputs = [[any_inputs(one, side, 0) for one in MANY] for side in (QUERIER, PEER)]
     deadline = 60 if harm == signal.SIGKILL else 10  # one is noticed at once, the other never
-    with mock.patch.object(_Worker, "heard", strike):
+    with mock.patch.object(_Worker, "receive", strike):
         results = both_sides(secure, MANY, *inputs, deadline=deadline)
     if harm == signal.SIGKILL:
         assert struck
-        assert "within" not in str(results[QUERIER])
+        assert "within" not in f"{results[QUERIER]}{results[PEER]}"
     assert isinstance(results[QUERIER], PeerError)
     assert isinstance(results[PEER], PeerError)
 
@@ -292,13 +305,9 @@ def test_process_ends_with_its_starter(secure: SecureEngine) -> None:
     """Whoever waits for a peer and is killed leaves no engine behind."""
     script = textwrap.dedent(
         """
-        from privote.capc.programs import DecisionProgram
         from privote.capc.engine import SecureEngine
-        from tests.capc.sessions import any_inputs, tunnels
-        program = DecisionProgram(rows=2, labels=2)
-        with tunnels() as (end, _):
-            inputs = any_inputs(program, "querier", 0)
-            SecureEngine().run([program], "querier", [inputs], end, deadline=100)
+        from tests.contracts.test_secure_engine import SMALL, alone, small
+        alone(SecureEngine(), [SMALL], [small("querier")], 100)
         """
     )
     starter = subprocess.Popen([sys.executable, "-c", script])
@@ -319,17 +328,17 @@ def test_process_ends_with_its_starter(secure: SecureEngine) -> None:
 SEALED = b"\x5e\xa1\x10\x04\x01\x02"  # how the engine marks what it packs: by zstd
 
 
-class Tapped(Outbox):
-    """Frames on their way, and what passed, by connection."""
+class Tapped:
+    """The end of a stream that keeps what passes to it, by connection."""
 
-    def __init__(self) -> None:
-        super().__init__(1 << 20)
+    def __init__(self, wire: Wire) -> None:
+        self._wire, self.read, self.close = wire, wire.read, wire.close
         self.passed: dict[bytes, bytearray] = defaultdict(bytearray)
 
-    def put(self, frame: bytes, **more: Any) -> None:
+    async def write(self, frame: bytes) -> None:
         if frame[0] == DATA:
             self.passed[frame[1:5]] += frame[5:]
-        super().put(frame, **more)
+        await self._wire.write(frame)
 
     def messages(self) -> list[bytes]:
         """Return the long messages, without the engine's short receipts."""
@@ -387,10 +396,15 @@ def tapped(engine: SecureEngine, x: Any) -> tuple[Tapped, Tapped]:
         "bias": values.integers(-(2**20), 2**20, 16),
         "mask": values.integers(-(2**63), 2**63 - 1, (256, 16)),
     }
-    wires = Tapped(), Tapped()
-    results = both_sides(engine, [program], [{"x": x}], [peer], wires=wires)
+    taps: list[Tapped] = []
+
+    def ends() -> list[Tapped]:
+        taps.extend(map(Tapped, wires()))
+        return taps
+
+    results = both_sides(engine, [program], [{"x": x}], [peer], ends=ends)
     assert isinstance(results[QUERIER], list), results
-    return wires
+    return taps[0], taps[1]
 
 
 def test_traffic_does_not_depend_on_the_rows(secure: SecureEngine) -> None:
@@ -398,13 +412,13 @@ def test_traffic_does_not_depend_on_the_rows(secure: SecureEngine) -> None:
     pytest.importorskip("pyarrow", reason="unpacking ciphertexts needs pyarrow")
     different = np.random.default_rng(2).integers(-(2**20), 2**20, (256, 16))
     runs = [tapped(secure, x) for x in (np.repeat(different[:1], 256, axis=0), different)]
-    for wires in zip(*runs, strict=True):
-        sizes = [sorted(len(one) for one in wire.messages()) for wire in wires]
+    for pair in zip(*runs, strict=True):
+        sizes = [sorted(len(one) for one in wire.messages()) for wire in pair]
         assert len(sizes[0]) == len(sizes[1]) > 10
         # Keys and ciphertexts are packed, and random ones pack to slightly different lengths.
         slack = np.where(np.array(sizes[0]) > 5000, 4000, 8)
         assert (np.abs(np.subtract(*sizes)) <= slack).all()
-        for wire in wires:
+        for wire in pair:
             assert repeated(wire.messages()) < 2000
             # A public key, and a matrix or the one response: never a second response.
             assert len(ciphertexts(wire.messages())) == 2

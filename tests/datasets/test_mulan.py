@@ -63,7 +63,7 @@ XML = (
 def test_what_is_written_is_read(lines: list[str], rows: list[list[float]]) -> None:
     attributes, table = read_arff(lines, "toy.arff")
     np.testing.assert_array_equal(table, rows)
-    assert attributes[0].name in ("x", "one", "it's, quoted", "a")
+    assert attributes[0] in ("x", "one", "it's, quoted", "a")
 
 
 @given(
@@ -86,30 +86,23 @@ def test_it_agrees_with_scipy_on_dense_files(rows: list[tuple[float, str]]) -> N
 
 
 @pytest.mark.parametrize(
-    ("lines", "message"),
+    ("lines", "line"),
     [
-        (["hello"], "toy.arff, line 1: not ARFF"),
-        (["@relation t", "@attribute x numeric"], "no @data line"),
-        (["@relation t", "@data", "1"], "@data comes before any @attribute"),
-        *((["@relation t", f"@attribute{rest}"], "toy.arff, line 2: an attribute must be")
-          for rest in ("", " x string", " x date", " x {a,,b}", " x {'a,b',c}")),
-        ([*TOY, "% c", "1,0", "1"], "toy.arff, line 7: 1 values for 2 attributes"),
-        ([*TOY, "1,0,"], "line 5: 3 values for 2 attributes"),
-        *(([*TOY, "1,0", row], f"line 6: what stands there is no value of attribute '{name}'")
-          for name, row in (("y", "1,2"), ("y", "'4',0.5"), ("x", "one,0"), ("x", ",0"),
-                            ("x", "5'3,0"), ("x", "'3,0"))),
-        ([*TOY, "{0 1}", "1,0"], "line 6: a sparse row must stand in braces"),
-        *(([*TOY, row], "line 5: an entry must be the index") for row in
-          ("{0}", "{2 1}", "{-1 1}", "{0.5 1}", "{0 1,1}")),
-        ([*TOY, "{0 1 1}"], "line 5: what stands there is no value of attribute 'x'"),
-        ([*TOY, "{1 7}"], "line 5: what stands there is no value of attribute 'y'"),
-        ([*TOY, "{0 1,0 2}"], "line 5: attribute 0 is mentioned twice"),
+        (["hello"], 1),
+        (["@relation t", "@attribute x numeric"], None),
+        (["@relation t", "@data", "1"], 2),
+        *((["@relation t", f"@attribute{rest}"], 2)
+          for rest in ("", " x string", " x date", " x {a,,b}", " x {a")),
+        *(([*TOY, "1,0", row], 6)
+          for row in ("1", "1,0,", "1,2", "'4',0.5", "one,0", ",0", "5'3,0", "'3,0")),
+        *(([*TOY, "{0 1}", row], 6) for row in
+          ("1,0", "{0}", "{2 1}", "{-1 1}", "{0.5 1}", "{0 1,1}", "{0 1 1}", "{1 7}", "{0 1,0 2}")),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named_with_its_line(lines: list[str], message: str) -> None:
+def test_what_is_wrong_is_named_with_its_line(lines: list[str], line: int | None) -> None:
     with pytest.raises(InputError) as caught:
         read_arff(lines, "toy.arff")
-    assert message in str(caught.value)
+    assert line is None or f"toy.arff, line {line}:" in str(caught.value)
 
 
 def test_labels_in_the_order_of_the_xml_and_the_rest_are_features(write: Write) -> None:

@@ -183,7 +183,7 @@ def test_bad_plans_charge_nothing(tmp_path: Path) -> None:
 def test_an_allowance_pays_for_one_run_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two batches never spend the same allowance; and one that failed has spent nobody knows what."""
+    """Two batches never spend the same allowance; what a failed one spent is not known."""
     path = tmp_path / "l.db"
     month(path, VOTES[:20], plan_for=60)
     with monkeypatch.context() as patch:

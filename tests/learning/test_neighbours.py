@@ -107,10 +107,9 @@ def test_nobody_else_decides_whether_a_record_is_near(
     others = rng.random(RECORDS) < 0.7
     replaced = np.where(others[:, None], rng.normal(size=private.shape) * 1e30, private)
     np.testing.assert_array_equal(found(replaced)[:, ~others], before[:, ~others])
-    # ... or are not there, or come in other blocks, or without a copy.
+    # ... or are not there, or come in other blocks.
     np.testing.assert_array_equal(found(private[:1], labels[:1])[:, 0], before[:, 0])
     monkeypatch.setattr(nearness, "_BLOCK_CELLS", 1 << 13)
-    monkeypatch.setattr(nearness, "_KEEP_BYTES", 0)
     monkeypatch.setattr(nearness, "_UNSURE_CELLS", 40)
     np.testing.assert_array_equal(found(private), before)
 

@@ -13,6 +13,7 @@ from tests.refusals import refused
 import privote as pv
 from privote.learning import PATEClassifier
 from privote.learning import pate as room
+from privote.learning.delivery import Delivery
 from privote.learning.pate import VoterNames
 
 RNG = np.random.default_rng(0)
@@ -282,7 +283,7 @@ def test_what_is_bad_is_refused_and_nothing_is_charged(tmp_path, argument, setti
 
 
 def names(ids=None, groups=None, electorate="ward 7"):
-    return VoterNames(ids, groups, electorate, pv.ledger.Account(), seed=0)
+    return VoterNames(ids, groups, Delivery(electorate=electorate, seed=0))
 
 
 def ballots(voters, persons=None):

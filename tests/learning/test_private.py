@@ -7,9 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_matrix
-from sklearn.model_selection import cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -178,28 +175,6 @@ def test_a_saved_model_answers_the_same(arrays, tmp_path):
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     with refused(None):
         model.save(tmp_path / "a.txt")
-
-
-def said_by(work):
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        work()
-    texts = [str(each.message) for each in caught if issubclass(each.category, pv.PrivoteWarning)]
-    return [text for text in texts if "Pipeline" in text or "cross-validation" in text]
-
-
-@pytest.mark.parametrize("method", ["gradients", "teachers"])
-def test_fits_by_scikit_learn_that_no_guarantee_covers_warn(arrays, method):
-    X, Y, X_public, *_ = arrays
-    model, public = PrivateClassifier(method, **BUDGET), {"public": X_public}
-    assert not said_by(lambda: model.fit(X, Y, **public))
-    folds = said_by(lambda: cross_val_score(model, X, Y, cv=2, params=public))
-    assert ["cross-validation" in text for text in folds] == [True, True]
-    counted = {**public, "ledger": pv.Ledger.in_memory()}
-    for first, dataset, warned in ((StandardScaler(), "one", 1), ("passthrough", "two", 0)):
-        step = {f"privateclassifier__{n}": v for n, v in {**counted, "dataset": dataset}.items()}
-        line = make_pipeline(first, model)
-        assert len(said_by(lambda line=line, step=step: line.fit(X, Y, **step))) == warned
 
 
 @pytest.mark.filterwarnings("ignore")

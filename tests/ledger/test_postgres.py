@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import re
 import signal
 import time
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import REPOSITORY
 from tests.ledger.conftest import Server, enter, entries, free_port, own_files, started
 from tests.refusals import refused
 
@@ -246,21 +244,3 @@ def test_a_wait_for_the_standby_that_somebody_ended_releases_nothing(
         primary.execute(f"SELECT {end}({session})")
     with pytest.raises(pv.LedgerError, match=r"canceling wait .* Nothing is released"):
         charge.result(60)
-
-
-# -- the compose file ------------------------------------------------------------------------------
-
-
-def test_the_compose_file_starts_a_server_as_the_page_asks(tmp_path: Path) -> None:
-    yaml = pytest.importorskip("yaml", reason="PyYAML comes with the extra [dask]")
-    compose = yaml.safe_load((REPOSITORY / "deploy" / "compose.yaml").read_text())
-    program, *options = compose["services"]["ledger"]["command"]
-    assert program == "postgres"
-    assert options[::2] == ["-c"] * (len(options) // 2)
-    page = (REPOSITORY / "docs" / "operate.md").read_text()
-    asked = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", page, re.MULTILINE))
-    assert len(asked) == 3
-    assert dict(option.split("=") for option in options[1::2]) == asked
-    with started(options=tuple(options)) as running:
-        enter(any_of(tmp_path, running.port))
-        assert entries(any_of(tmp_path, running.port)) == 1

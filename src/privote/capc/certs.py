@@ -28,10 +28,6 @@ from ..files import complete
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _MOST_BYTES = 64 * 1024  # of a file with certificates
 _MOST_DAYS = 3650
-_NO_USES = (
-    *("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
-    *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
-)
 _EARLY = timedelta(minutes=5)  # clocks of sites differ a little
 
 
@@ -65,6 +61,11 @@ class Certificate:
         if moment > self.ends:
             return f"expired at {_day(self.ends)}: `privote capc certs make` makes another"
         return None
+
+    @property
+    def short(self) -> str:
+        """The first 64 bits of the fingerprint, in groups that can be read out."""
+        return " ".join(self.fingerprint[place : place + 4] for place in range(0, 16, 4))
 
     @property
     def days_left(self) -> float:
@@ -113,7 +114,6 @@ def _signed(name: str, days: int) -> tuple[bytes, bytes]:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     begins = datetime.now(UTC) - _EARLY
-    uses = dict.fromkeys(_NO_USES, False)
     both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     certificate = (
         x509.CertificateBuilder()
@@ -125,7 +125,7 @@ def _signed(name: str, days: int) -> tuple[bytes, bytes]:
         .not_valid_after(begins + timedelta(days=days) + _EARLY)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.KeyUsage(digital_signature=True, **uses), critical=True)
+        .add_extension(x509.KeyUsage(True, *[False] * 8), critical=True)  # it signs handshakes
         .add_extension(x509.ExtendedKeyUsage(both), critical=False)
         .sign(key, hashes.SHA256())
     )
@@ -224,29 +224,36 @@ def pin(folder: Path, file: Path, *, name: str | None = None) -> Certificate:
 
 
 class Trust:
-    """The pinned certificates of a folder, as they are when it is read.
+    """The pinned certificates of a folder, read anew whenever it changed.
 
     Expired certificates stay listed, so that a refusal can say why; TLS turns them away.
     """
 
     def __init__(self, folder: Path) -> None:
-        if not folder.is_dir():
-            raise InputError("trust", "must be a folder with pinned certificates", str(folder))
         self.folder = folder
-        self._by_fingerprint: dict[str, Certificate] = {}
-        for file in sorted(file for file in folder.glob("*.pem") if NAME.fullmatch(file.stem)):
-            for each in read_all(file):
+        self._seen: list[tuple[Path, int]] | None = None
+        self._pinned: list[Certificate] = []
+        self.all()
+
+    def all(self) -> list[Certificate]:
+        """Return every pinned certificate."""
+        if not self.folder.is_dir():
+            raise InputError("trust", "must be a folder with pinned certificates", str(self.folder))
+        files = sorted(file for file in self.folder.glob("*.pem") if NAME.fullmatch(file.stem))
+        seen = [(file, file.stat().st_mtime_ns) for file in files]
+        if seen != self._seen:
+            pinned = [(file, each) for file in files for each in read_all(file)]
+            for file, each in pinned:
                 if each.name != file.stem:
-                    raise InputError(
-                        f"{str(file)!r} must contain certificates of {file.stem!r}, got one of "
-                        f"{each.name!r}"
-                    )
-                self._by_fingerprint[each.fingerprint] = each
+                    rule = f"must contain certificates of {file.stem!r}, got one of {each.name!r}"
+                    raise InputError(f"{str(file)!r} {rule}")
+            self._seen, self._pinned = seen, [each for _, each in pinned]
+        return self._pinned
 
     def owner(self, fingerprint: str) -> str | None:
         """Return the site whose pinned certificate has this fingerprint."""
-        found = self._by_fingerprint.get(fingerprint)
-        return None if found is None or found.fault() else found.name
+        valid = (each for each in self.all() if each.fault() is None)
+        return next((each.name for each in valid if each.fingerprint == fingerprint), None)
 
     def bundle(self) -> bytes:
         """Return every pinned certificate, for a server."""
@@ -254,20 +261,16 @@ class Trust:
 
     def of(self, name: str) -> list[Certificate]:
         """Return the valid pinned certificates of one site; an error says why there is none."""
-        held = [each for each in self.all() if each.name == name]
-        valid = [each for each in held if each.fault() is None]
-        if not held:
+        pinned = [each for each in self.all() if each.name == name]
+        if not pinned:
             raise InputError(
                 f"no certificate of {name!r} is pinned in {str(self.folder)!r}: "
                 "`privote capc certs pin` pins one"
             )
+        valid = [each for each in pinned if each.fault() is None]
         if not valid:
-            raise InputError(f"the pinned certificate of {name!r} {held[-1].fault()}")
+            raise InputError(f"the pinned certificate of {name!r} {pinned[-1].fault()}")
         return valid
-
-    def all(self) -> list[Certificate]:
-        """Return every pinned certificate."""
-        return list(self._by_fingerprint.values())
 
 
 @dataclass(frozen=True)

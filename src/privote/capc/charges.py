@@ -12,22 +12,25 @@ from __future__ import annotations
 
 import json
 import math
+import secrets
 from dataclasses import replace
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
 
 from ..accounting.allowance import FACTOR, MOST
+from ..accounting.filters import fitting
 from ..accounting.renyi import DEFAULT_ORDERS, Floats, epsilon
-from ..errors import LedgerError
-from ..guardian import Accounts
-from ..ledger import Budget, Ledger
-from ..ledger.totals import Account, Totals
+from ..errors import BudgetError, LedgerError, PeerError
+from ..ledger import Budget, Ledger, Request
+from ..ledger.events import Charged, Committed, Delivered, LedgerState, Reserved
 from ..mechanisms import Mechanism
 from .noise import SharedNoise
 from .terms import Terms
 
+UNKNOWN, RESERVED, COMMITTED = "unknown", "reserved", "committed"  # states of a batch
 # The curves of several querying parties add up to what was checked only up to rounding.
 _ROUNDING = 1e-12
 _PARTS = 1000  # of a query, where queries of different prices are mixed
@@ -78,7 +81,6 @@ class Prices:
         """
         noise, terms = self.terms.shared, self.terms
         assert noise is not None
-        room = _settled(terms.epsilon, terms.delta).filter(DEFAULT_ORDERS).fitting
         found = []
         for sizes in {frozenset(self._sizes(party)) for party in terms.voters(querier)}:
             if shares >= min(sizes):
@@ -87,7 +89,8 @@ class Prices:
             parts, more = (1, 0) if len(sizes) == 1 else (_PARTS, 1)
             curves = []
             for size in sizes:
-                times = (room(self._curve(noise, size) / parts, MOST) + more) / parts
+                room = _fitting(self._curve(noise, size) / parts, terms.epsilon, terms.delta, MOST)
+                times = (room + more) / parts
                 curves.append(times * self._curve(noise.without(shares), size))
             curve = np.max(curves, axis=0)
             found.append(float(epsilon(curve, DEFAULT_ORDERS, terms.delta)))
@@ -121,18 +124,20 @@ def _largest(
     """Return the largest equal share of an allowance, one for each size of electorate."""
     each = np.max([_curve(mechanism, "contribution_rdp", n, labels) for n in voters], axis=0)
     within = budget * (1 if len(voters) == 1 else 1 - _ROUNDING)
-    settled = replace(_settled(budget, delta), epsilon=within)
-    return settled.filter(DEFAULT_ORDERS).fitting(FACTOR * len(voters) * each, MOST)
+    return _fitting(FACTOR * len(voters) * each, budget, delta, MOST, within)
 
 
-def _settled(budget: float, delta: float) -> Budget:
-    """Return a party's budget as the ledger settles it: at its order all shares must fit."""
-    # Shared: querying parties have electorates of different sizes, so curves of their own.
-    return Budget(epsilon=budget, delta=delta).shared()
+def _fitting(
+    curve: Floats, budget: float, delta: float, most: int, within: float | None = None
+) -> int:
+    """Return how many charges fit a party's budget at its order; ``within`` a little less of it."""
+    filter_ = Budget(epsilon=budget, delta=delta).filter
+    cost = float(curve[int(np.searchsorted(DEFAULT_ORDERS, filter_.order))])
+    return replace(filter_, budget=within or budget).fitting(0.0, cost, most)
 
 
 class Charges:
-    """Authorises and charges batches at the guardian's ledger.
+    """Reserves and commits batches at the guardian's ledger; all that capc wants of it is here.
 
     Parameters
     ----------
@@ -143,83 +148,95 @@ class Charges:
     insecure
         Whether the engine hides nothing; recorded with every charge.
     journal
-        The identity of the journal that counts what was charged; another one's counts would
-        begin anew, so it is refused.
+        The identity of the journal that counts what was charged. Another one's counts would begin
+        anew, so it is refused.
     """
 
     def __init__(
-        self,
-        terms: Terms,
-        ledger: Ledger,
-        *,
-        simulated: bool = False,
-        insecure: bool = False,
-        journal: str = "none",
+        self, terms: Terms, ledger: Ledger, *, simulated: bool, insecure: bool, journal: str
     ) -> None:
         self.terms, self.ledger, self.prices = terms, ledger, Prices(terms)
-        self._journal = journal
-        self._stamp: dict[str, Any] = {"simulated": simulated}
-        if insecure:
-            self._stamp["insecure"] = True
+        self._simulated, self._insecure, self._journal = simulated, insecure, journal
 
-    def take(self, querier: str, queries: int, batch: str) -> None:
+    def state(self, batch: str) -> str:
+        """Return whether a batch is unknown, reserved or committed."""
+        run = self.ledger.state.latest(batch)
+        if run is None:
+            return UNKNOWN
+        if run.finished and run.commit is None:
+            raise BudgetError("this batch was abandoned at the guardian")
+        return RESERVED if run.commit is None else COMMITTED
+
+    def reserve(self, querier: str, queries: int, batch: str) -> None:
         """Charge a batch to everybody who answers, durably; or BudgetError, and charge nothing.
 
-        Everything happens under the ledger's only lock, so two guardians never overspend together.
+        A batch that is charged is not charged again. All of it is one transaction.
         """
-        each, voters = self.prices.each(querier), self.terms.voters(querier)
-        facts = {"voters": len(voters), "labels": len(self.terms.labels)}
-        with self.ledger.writing() as totals:
-            for party in voters:
-                accounts = self._accounts(party, querier)
-                if self.terms.allowance:
-                    self._open(accounts, totals, facts)
-                else:
-                    accounts.charge_batch(each, queries, totals, facts={**facts, "batch": batch})
+        with self.ledger.transaction() as state:
+            run = state.latest(batch)
+            if run is None:
+                voters = self.terms.voters(querier)
+                charges = [self._charge(state, party, querier, queries) for party in voters]
+                holder = secrets.token_hex(8)
+                self.ledger.append(Reserved(key=batch, holder=holder, charge=charges[0]))
+            elif state.charges[run.reserved.charge].consumer != querier:
+                raise PeerError("this batch is another querying party's")
 
-    def _accounts(self, party: str, querier: str) -> Accounts:
-        terms = self.terms
-        stamp = {
-            # Names what no other electorate's terms have: nobody else goes on with this account.
-            "owner": f"coalition {terms.name} {terms.promise()[:16]} {self._journal}",
-            "guarantee": terms.guarantee,
+    def commit(self, batch: str, outcome: str) -> None:
+        """Enter, once, that a batch is released; ``outcome`` is the digest of this side's share."""
+        with self.ledger.transaction() as state:
+            run = state.latest(batch)
+            if run is not None and run.commit is None and not run.finished:
+                number, holder = run.number, run.holder
+                self.ledger.append(Committed(run=number, holder=holder, drawn=outcome))
+                self.ledger.append(Delivered(run=number, holder=holder))
+
+    def _charge(self, state: LedgerState, party: str, querier: str, queries: int) -> int:
+        """Charge one party, or find its allowance, which is charged once; return the entry."""
+        terms, each, facts = self.terms, self.prices.each(querier), dict[str, Any]()
+        public = {
+            "coalition": terms.name,
+            "promise": terms.promise(),
             "mechanism": terms.mechanism.parameters(),
-            **self._stamp,
+            "labels": len(terms.labels),
+            **({"insecure": True} if self._insecure else {}),
         }
-        return Accounts(
-            ledger=self.ledger,
-            budget=_settled(terms.epsilon, terms.delta),
+        if terms.allowance:
+            allowance = self.prices.allowance(party)
+            named = json.dumps([public, party, querier, self._simulated], sort_keys=True)
+            account = sha256(named.encode()).hexdigest()
+            for entry, charge in state.charges.items():
+                if charge.account == account:
+                    self._check_account(charge, allowance)
+                    return entry
+            times, public["journal"] = FACTOR * allowance, self._journal
+            facts = {"account": account, "voters": 1, "allowance": allowance}
+        else:
+            times, public["queries"] = queries, queries
+        cost = float(epsilon(times * each, DEFAULT_ORDERS, terms.delta))
+
+        def price(alone: float) -> Floats:
+            fits = times if alone >= cost else fitting(each, alone, terms.delta, times)
+            return fits * each
+
+        request = Request(
             dataset=party,
-            consumer=querier,
-            stamp=stamp,
+            budget=terms.epsilon,
+            cost=Budget(epsilon=cost, delta=terms.delta),
+            guarantee=terms.guarantee,
+            terms=public,
+            price=price,
+            simulated=self._simulated,
         )
+        return self.ledger.charge(state, request, consumer=querier, **facts)
 
-    def _open(self, accounts: Accounts, totals: Totals, facts: dict[str, Any]) -> None:
-        """Charge an allowance, once; the same account is found again by its keyed name."""
-        party, querier = accounts.dataset, str(accounts.consumer)
-        named = {"coalition": self.terms.promise(), "party": party, "querier": querier}
-        account = self.ledger.name_account({**named, **self._stamp})
-        allowance = self.prices.allowance(party)
-        accounts.authorise(totals)
-        if account in totals.accounts:
-            self._check_account(totals.accounts[account], allowance, party, querier)
-            return
-        contribution = self.prices.each(querier)
-        # The account's one voter is the party itself.
-        accounts.open_as(
-            totals, account, contribution, np.array([allowance]), {**facts, "voters": 1}
-        )
-
-    def _check_account(self, known: Account, allowance: int, party: str, querier: str) -> None:
+    def _check_account(self, known: Charged, allowance: int) -> None:
         """Refuse to go on with a charge whose count is elsewhere, or that paid for another V."""
-        what = f"the allowance of {party} for {querier}"
-        if str(json.loads(known.terms)["owner"]).rsplit(" ", 1)[-1] != self._journal:
+        what = f"the allowance of {known.dataset} for {known.consumer}"
+        if known.terms["journal"] != self._journal:
+            raise LedgerError(f"{what} is counted in another journal: restore the one in use")
+        if known.allowance != allowance:
             raise LedgerError(
-                f"{what} is counted in another journal: restore the journal that was in use, "
-                "without which nobody knows what is left"
-            )
-        if known.allowance.tolist() != [allowance]:
-            raise LedgerError(
-                f"{what}: {known.allowance.tolist()[0]} contributions are charged, this version "
-                f"would count {allowance}"
+                f"{what}: {known.allowance} contributions are charged, this version would count "
+                f"{allowance}"
             )

@@ -16,16 +16,16 @@ import re
 import resource
 import secrets
 import signal
+import socket
 import sys
 from collections.abc import Sequence
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..errors import InputError, PeerError, PrivoteError
-from .engine import OTHER, OWN, Ended, Frame, receive, send
+from .engine import OTHER, OWN, Frame, packed, unpacked
 from .programs import PEER, QUERIER, SIDES, IntArray, Program, program_of, single_response
 
 VERSION = "0.9.5"  # of spu: its layout of products and its storage types were checked for this one
@@ -61,16 +61,15 @@ def runtime_config() -> Any:
     return config
 
 
-def link_description(own: str, other: str, side_rank: int, patience: float) -> Any:
-    """Return where the two sides listen: unix sockets only, this side on ``own``."""
+def link_description(folder: Path, side_rank: int, timeout: float) -> Any:
+    """Return where the two sides listen: unix sockets only."""
     from spu import libspu
 
     description = libspu.link.Desc()
     description.id = "privote"
-    addresses = [f"unix:{own}", f"unix:{other}"]
-    for rank, name in enumerate(("querier", "peer")):
-        description.add_party(name, addresses[rank ^ side_rank])
-    description.recv_timeout_ms = max(1000, int(1000 * patience))
+    for rank, name in enumerate(SIDES):
+        description.add_party(name, f"unix:{folder / (OWN if rank == side_rank else OTHER)}")
+    description.recv_timeout_ms = max(1000, int(1000 * timeout))
     description.http_timeout_ms = 20_000
     description.connect_retry_times = 100
     description.connect_retry_interval_ms = 100
@@ -183,25 +182,46 @@ _PRIVATE = ("Priv2k<FM64,0>", "Priv2k<FM64,1>")  # by the rank of the owner
 _PARENT_DEATH = 1  # PR_SET_PDEATHSIG
 
 
+class _Wire:
+    """The process's end of what it shares with the one that started it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._file = socket.socket(fileno=descriptor).makefile("rwb")
+
+    def send(self, frame: Frame) -> None:
+        data = packed(frame)
+        self._file.write(len(data).to_bytes(8, "big") + data)
+        self._file.flush()
+
+    def receive(self) -> Frame:
+        """Return the next message; EOFError if there will be none."""
+        head = self._file.read(8)
+        data = self._file.read(int.from_bytes(head, "big"))
+        if not data:
+            raise EOFError
+        return unpacked(data)
+
+
 def main(descriptor: int) -> None:
     """Do the one job that arrives, then wait to be ended."""
     _end_with_parent()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold rows and masks
-    wire = Connection(descriptor)
-    try:
-        work(wire, receive(wire))
-        receive(wire)  # until the other end closes: the peer may still need this process
-    except Ended:
-        pass
-    except PrivoteError as error:
-        _report(wire, type(error).__name__, str(error))
-    except Exception as error:
-        _report(wire, "PeerError", f"the engine failed: {str(error).splitlines()[:1]}")
-    finally:
-        os._exit(0)  # the engine's own teardown waits for a peer that may be gone
+    wire = _Wire(descriptor)
+    with contextlib.suppress(EOFError, OSError):
+        try:
+            work(wire, wire.receive())
+            wire.receive()  # until the other end closes: the peer may still need this process
+        except PrivoteError as error:
+            wire.send(Frame("failed", {"kind": type(error).__name__, "why": str(error)}))
+        except (EOFError, OSError):
+            raise
+        except Exception as error:
+            why = f"the engine failed: {str(error).splitlines()[:1]}"
+            wire.send(Frame("failed", {"kind": "PeerError", "why": why}))
+    os._exit(0)  # the engine's own teardown waits for a peer that may be gone
 
 
-def work(wire: Connection, job: Frame) -> None:
+def work(wire: _Wire, job: Frame) -> None:
     """Compile, let the other side's digest be compared, run program after program."""
     side = str(job.facts["side"])
     programs = [program_of(name, parameters) for name, parameters in job.facts["programs"]]
@@ -213,32 +233,32 @@ def work(wire: Connection, job: Frame) -> None:
     forms = [program.padded() for program in programs]
     ready = {form: compile_program(form) for form in dict.fromkeys(forms)}
     session = [(form, ready[form]) for form in forms]
-    send(wire, Frame("compiled", {"digest": digest(session, config)}))
-    if receive(wire).kind != "go":
+    wire.send(Frame("compiled", {"digest": digest(session, config)}))
+    if wire.receive().kind != "go":
         return
     folder = Path(job.facts["folder"])
-    runner = Runner(side, config, folder, float(job.facts["patience"]))
+    runner = Runner(side, config, folder, float(job.facts["timeout"]))
     carried: dict[str, IntArray] | None = None
-    for program, form, given in zip(programs, forms, job.arrays, strict=True):
-        inputs = program.checked(side, given, carried)
+    for program, form, values in zip(programs, forms, job.arrays, strict=True):
+        inputs = program.checked(side, values, carried)
         outputs = runner.run(form, ready[form], _padded(form, side, inputs))
         if outputs is not None:
             carried = {
                 name: np.ascontiguousarray(outputs[name][tuple(slice(size) for size in shape)])
                 for name, shape in program.outputs().items()
             }
-        send(wire, Frame("done", {}, [carried or {}]))
+        wire.send(Frame("done", {}, [carried or {}]))
 
 
 class Runner:
     """One connection and one runtime, for program after program."""
 
-    def __init__(self, side: str, config: Any, folder: Path, patience: float) -> None:
+    def __init__(self, side: str, config: Any, folder: Path, timeout: float) -> None:
         import spu
         from spu import libspu
 
         self.side, self.rank = side, SIDES.index(side)
-        description = link_description(str(folder / OWN), str(folder / OTHER), self.rank, patience)
+        description = link_description(folder, self.rank, timeout)
         self._connection = libspu.link.create_brpc(description, self.rank)
         self._runtime = spu.Runtime(self._connection, config)
         self._io = spu.Io(2, config)
@@ -308,28 +328,19 @@ def _meta(share: Any) -> Any:
 
 
 def _share_bytes(share: Any) -> bytes:
-    """Return a share as bytes: sizes first, then what it is made of."""
-    parts = [bytes(share.meta), *(bytes(chunk) for chunk in share.share_chunks)]
-    head = json.dumps([len(part) for part in parts]).encode()
-    return b"".join([len(head).to_bytes(4, "little"), head, *parts])
+    return b"".join(bytes(chunk) for chunk in share.share_chunks)
 
 
 def _share_like(own: Any, data: bytes) -> Any:
     """Return the peer's share; its form must be that of the querier's own."""
     from spu import libspu
 
-    mine = _share_bytes(own)
-    start = 4 + int.from_bytes(mine[:4], "little")
-    start += len(own.meta)
-    if len(data) != len(mine) or data[:start] != mine[:start]:
+    sizes = [len(chunk) for chunk in own.share_chunks]
+    if len(data) != sum(sizes):
         raise PeerError("the peer's share of an output has another form than the querier's")
-    share = libspu.Share()
+    share, ends = libspu.Share(), np.cumsum(sizes)
     share.meta = own.meta
-    chunks = []
-    for chunk in own.share_chunks:
-        chunks.append(data[start : start + len(chunk)])
-        start += len(chunk)
-    share.share_chunks = chunks
+    share.share_chunks = [data[end - size : end] for size, end in zip(sizes, ends, strict=True)]
     return share
 
 
@@ -349,11 +360,6 @@ def _padded(form: Program, side: str, inputs: dict[str, IntArray]) -> dict[str, 
             value = whole
         padded[name] = value
     return padded
-
-
-def _report(wire: Connection, kind: str, why: str) -> None:
-    with contextlib.suppress(Ended):
-        send(wire, Frame("failed", {"kind": kind, "why": why}))
 
 
 def _end_with_parent() -> None:

@@ -1,43 +1,44 @@
-"""The privacy guardian: charges first, adds the noise, decides once; sees masks, never ballots."""
+"""The privacy guardian: charges first, adds the noise, decides once; sees masks, never ballots.
+
+An outcome is in two shares. The querying party's is uniform without the guardian's, and the
+guardian's leaves only when the decision is committed, after the querying party has stored its own
+(:meth:`PrivacyGuardian.handle_done`). So whatever dies before that has released nothing, and the
+batch is decided anew: with other masks and other noise, at no further charge.
+"""
 
 from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
 
 import numpy as np
 
-from ..entropy import Entropy
-from ..errors import PeerError, PrivoteError
+from ..errors import PeerError
 from ..ledger import Ledger
 from . import messages as m
-from . import roles as r
-from .charges import Charges
-from .journal import CHARGED, DONE, GuardianJournal, to_words
-from .messages import ANSWERING, GUARDIAN, QUERYING
+from .charges import COMMITTED, UNKNOWN, Charges
+from .journal import GuardianJournal, to_words
+from .messages import GUARDIAN
 from .noise import gate_noise, vote_noise
-from .programs import PEER, IntArray
-from .roles import CLEAR, Role, decision_programs, offset, session_of, sliced, words
-from .terms import Terms
+from .parties import CLEAR, Party, decision_programs, offset, session_of, sliced, words
+from .programs import IntArray
 
 
 @dataclass
-class _Batch:
+class _Run:
+    """An attempt to answer a batch; in memory only: after a restart there is another one."""
+
+    batch: str
     querier: str
     queries: int
-    confirmed: set[str] = field(default_factory=set)
-    gone: set[str] = field(default_factory=set)
     masks: dict[str, IntArray] = field(default_factory=dict)
-    asked: tuple[str, ...] | None = None  # whose ballots the querying party has shares of
     decided: bool = False
 
 
-class PrivacyGuardian(Role):
+class PrivacyGuardian(Party):
     """Keeps the ledger of a coalition and the noise of its decisions.
-
-    Masks and open batches are in memory only: after a restart a batch that was charged and not
-    decided may be resumed, one that was being decided is settled when its querying party asks
-    again, and nothing is ever decided twice.
 
     Parameters
     ----------
@@ -47,162 +48,119 @@ class PrivacyGuardian(Role):
 
     role = GUARDIAN
 
-    def __init__(
-        self,
-        terms: Terms,
-        ledger: Ledger,
-        journal: GuardianJournal,
-        engine: str,
-        entropy: Entropy | None = None,
-    ) -> None:
-        super().__init__(terms, terms.guardian, engine, entropy)
+    def __init__(self, *args: Any, ledger: Ledger, journal: GuardianJournal, **more: Any) -> None:
+        super().__init__(*args, **more)
         self._journal = journal
         self._charges = Charges(
-            terms,
+            self.terms,
             ledger,
             simulated=self.entropy.simulated,
-            insecure=engine == CLEAR,
-            journal=journal.identity,
+            insecure=self.engine.name == CLEAR,
+            journal=journal.key[:16],
         )
-
-    def start(self) -> list[r.Action]:
-        """Work out the prices, which may take a while, before anybody asks."""
-        for querier in self.terms.queriers:
+        self._runs: dict[str, _Run] = {}
+        for querier in self.terms.queriers:  # prices take a while, and nobody is waiting yet
             self._charges.prices.charged(querier, 1)
-        return []
-
-    def _greeted_by(self, sender: str, hello: m.Hello) -> list[r.Action]:
-        return [r.Send(sender, hello.role, self._hello())]
 
     # -- a batch is charged ------------------------------------------------------------------------
 
-    def _hear_ask(self, sender: str, ask: m.Ask) -> list[r.Action]:
-        terms, journal = self.terms, self._journal
-        self._check_queries(ask.queries)
-        if journal.known(sender, ask.nonce):
-            raise m.RepeatedError("this request was made before; it was not charged again")
-        journal.settle(sender, ask.version, counted=terms.allowance)
-        batch = secrets.token_hex(16)
-        still = journal.open_batch(sender)
-        resumed = still is not None and (still.batch, still.queries) == (ask.resume, ask.queries)
-        if not resumed:
-            self._charges.take(sender, ask.queries, batch)
-        journal.open(
-            batch,
-            sender,
-            ask.nonce,
-            ask.queries,
-            resumed=ask.resume if resumed else None,
-            allowances=self._charges.prices.allowances(sender),
-        )
-        self._forget_all_of(sender)
-        self._batches[batch] = _Batch(sender, ask.queries)
-        return [r.Send(sender, QUERYING, m.Grant(batch, ask.nonce, ask.queries, resumed))]
-
-    # -- answering parties -------------------------------------------------------------------------
-
-    def _hear_confirm(self, sender: str, confirm: m.Confirm) -> list[r.Action]:
-        held = self._held(confirm.batch)
-        if (confirm.querier, confirm.queries) != (held.querier, held.queries):
+    async def handle_request_batch(self, caller: str, ask: m.RequestBatch) -> m.Message:
+        """Charge a batch, or find that it was charged, and begin a run of it."""
+        self._check_asker(caller, ask.queries)
+        own = self._journal.halves(caller)[0]
+        if self.terms.allowance and ask.version != own:
             raise PeerError(
-                f"batch {confirm.batch} is not {confirm.queries} queries of {confirm.querier}"
+                f"{caller} holds version {ask.version} of the running counts, the guardian version "
+                f"{own}: one of the two journals was lost or replaced by an older one"
             )
-        if sender == held.querier or held.asked is not None:
-            raise PeerError(f"batch {confirm.batch} is not for {sender} to answer")
-        if sender in held.confirmed:
-            raise m.RepeatedError(f"batch {confirm.batch} was already confirmed to {sender}")
-        held.confirmed.add(sender)
-        message = m.Confirmed(confirm.batch, held.querier, held.queries)
-        return [r.Send(sender, ANSWERING, message)]
+        state = self._charges.state(ask.batch)
+        if state == COMMITTED:
+            raise PeerError(
+                "this batch was decided and released: the querying party's state was lost or "
+                "replaced by an older one"
+            )
+        self._charges.reserve(caller, ask.queries, ask.batch)
+        self._journal.reserve(ask.batch, caller, ask.queries)
+        run = secrets.token_hex(16)
+        # Whoever asks for another run gave up the one before.
+        self._runs = {name: old for name, old in self._runs.items() if old.querier != caller}
+        self._runs[run] = _Run(ask.batch, caller, ask.queries)
+        return m.Grant(run, resumed=state != UNKNOWN)
 
-    def _hear_masks(self, sender: str, message: m.Masks) -> list[r.Action]:
-        held = self._held(message.batch)
-        if sender not in held.confirmed:
-            raise PeerError(f"batch {message.batch} was not confirmed to {sender}")
-        if sender in held.masks:
-            raise m.RepeatedError(f"{sender} already sent its masks for batch {message.batch}")
-        if held.decided or sender in held.gone:
-            raise PeerError(f"the masks of {sender} for batch {message.batch} came too late")
-        wanted = (held.queries, len(self.terms.labels) * (1 + self.terms.parts))
+    async def handle_status(self, caller: str, ask: m.Status) -> m.Message:
+        """Say what became of a batch."""
+        self._check_asker(caller, 0)
+        return m.BatchStatus(self._charges.state(ask.batch))
+
+    # -- ballots -----------------------------------------------------------------------------------
+
+    async def handle_masks(self, caller: str, message: m.Masks) -> m.Message:
+        """Take an answering party's masks, once; that confirms the run to it."""
+        run = self._find(message.run)
+        if (message.querier, message.queries) != (run.querier, run.queries):
+            raise PeerError(
+                f"run {message.run} is not {message.queries} queries of {message.querier}"
+            )
+        if caller not in self.terms.voters(run.querier) or run.decided:
+            raise PeerError(f"run {message.run} is not for {caller} to answer")
+        if caller in run.masks:
+            raise PeerError(f"run {message.run} was already confirmed to {caller}")
+        wanted = (run.queries, len(self.terms.labels) * (1 + self.terms.parts))
         if message.masks.shape != wanted:
-            held.gone.add(sender)
             raise PeerError(f"masks must be {wanted}, got {message.masks.shape}")
-        held.masks[sender] = message.masks
-        return self._decide_if_ready(message.batch, held)
-
-    def _hear_refused(self, sender: str, refused: m.Refused) -> list[r.Action]:
-        actions: list[r.Action] = [r.Complain(refused.error(sender))]
-        held = self._batches.get(refused.batch or "")
-        if held is not None and sender in held.confirmed - set(held.masks):
-            held.gone.add(sender)
-            actions += self._decide_if_ready(refused.batch or "", held)
-        return actions
+        run.masks[caller] = message.masks
+        return m.Confirmed(message.run)
 
     # -- the decision ------------------------------------------------------------------------------
 
-    def _hear_decide(self, sender: str, decide: m.Decide) -> list[r.Action]:
-        held = self._held(decide.batch)
-        if sender != held.querier:
-            raise PeerError(f"batch {decide.batch} is not {sender}'s")
-        if held.asked is not None:
-            raise m.RepeatedError(f"batch {decide.batch} was already submitted for a decision")
-        if decide.version != self._journal.version(sender) and self.terms.allowance:
-            raise PeerError(f"{sender} holds version {decide.version} of the running counts")
-        strange = sorted(set(decide.parties) - set(self.terms.voters(sender)))
-        if strange:
-            raise PeerError(f"{strange[0]!r} does not answer {sender} in this coalition")
-        held.asked = decide.parties
-        self.timers.set(decide.batch, self.terms.timeout)
-        return self._decide_if_ready(decide.batch, held)
-
-    def _decide_if_ready(self, batch: str, held: _Batch) -> list[r.Action]:
-        if held.asked is None or held.decided:
-            return []
-        waiting = set(held.asked) & held.confirmed - set(held.masks) - held.gone
-        return [] if waiting else self._decide(batch, held)
-
-    def _decide(self, batch: str, held: _Batch) -> list[r.Action]:
-        """Fix who counts, write it down, and only then compute. Once."""
-        self.timers.drop(batch)
-        asked = held.asked or ()
-        parties = tuple(
-            p for p in self.terms.voters(held.querier) if p in asked and p in held.masks
+    async def handle_decide(self, caller: str, ask: m.Decide) -> m.Message:
+        """Fix who counts and this side's share of the outcome; then be ready to compute."""
+        terms, run = self.terms, self._find(ask.run)
+        if caller != run.querier or run.decided:
+            raise PeerError(f"run {ask.run} is not {caller}'s to decide")
+        parties = tuple(p for p in terms.voters(caller) if p in ask.parties and p in run.masks)
+        if len(parties) < terms.minimum:
+            raise PeerError(
+                f"only {len(parties)} parties take part, and at least {terms.minimum} are required"
+            )
+        run.decided = True  # whatever happens: these masks and halves of noise are used once
+        counting = parties if terms.allowance else ()
+        before, fresh = self._journal.halves(caller)[1], words(self.entropy, len(counting))
+        inputs, programs = (
+            self._inputs(run, parties),
+            decision_programs(terms, caller, run.queries, parties),
         )
-        if len(parties) < self.terms.minimum:
-            error = PeerError(
-                f"only {len(parties)} parties take part, and at least {self.terms.minimum} are "
-                "required; the charge remains"
-            )
-            return self._refused_batch(held.querier, batch, error)
-        held.decided = True
-        counting = parties if self.terms.allowance else ()
-        fresh = words(self.entropy, len(counting))
-        try:
-            before = self._journal.half(held.querier)
-            version = self._journal.deciding(
-                batch,
-                dict(zip(counting, fresh.tolist(), strict=True)),
-                self._most(counting, held.queries),
-            )
-            ready = m.Ready(batch, parties, version)
-            m.encode(ready)  # a version that cannot be said is refused
-        except PrivoteError as error:
-            return self._refused_batch(held.querier, batch, error)
-        compute = self._compute(batch, held, parties, to_words(before, counting, 0), fresh)
-        held.masks = {}
-        return [r.Send(held.querier, QUERYING, ready), compute]
+        pieces = sliced(programs, inputs)
+        if terms.allowance:
+            # Between chunks the halves are of this session only; the last one is the journal's.
+            # At first it is all that was charged.
+            first = to_words(before, counting, self._charges.prices.allowances(caller))
+            halves = [first, *(words(self.entropy, len(parties)) for _ in programs[1:]), fresh]
+            for piece, left, after in zip(pieces, halves, halves[1:], strict=False):
+                piece |= {"left": left, "fresh": after}
+        half = dict(zip(counting, fresh.tolist(), strict=True))
+        version = self._journal.decide(run.batch, ask.run, half, inputs["pad"])
+        run.masks = {}
+        await self.serve(caller, session_of(ask.run), programs, pieces)
+        return m.DecisionReady(parties, version)
 
-    def _most(self, parties: tuple[str, ...], queries: int) -> dict[str, int]:
-        """Return how many contributions each party can spend in a batch at most."""
-        each = 1 if self.terms.by_ballot else len(self.terms.labels)
-        return dict.fromkeys(parties, queries * each)
+    def _inputs(self, run: _Run, parties: tuple[str, ...]) -> dict[str, IntArray]:
+        """Return this side's inputs that are cut by queries: masks, noise and the pad."""
+        terms, labels = self.terms, len(self.terms.labels)
+        masks = np.stack([run.masks[party][:, :labels] for party in parties], axis=1)
+        if not terms.allowance:  # sums modulo 2^64
+            masks = terms.steps * (2 * masks.sum(axis=1) - offset(terms, run.querier, parties))
+        # Nothing depends on the pad: it cancels, so no seed need repeat it.
+        pad = np.frombuffer(secrets.token_bytes(8 * run.queries * labels), np.int64)
+        noise = self._noise(run, parties)
+        return {"masks": masks, "pad": pad.reshape(run.queries, labels), **noise}
 
-    def _noise(self, held: _Batch, parties: tuple[str, ...]) -> dict[str, IntArray]:
+    def _noise(self, run: _Run, parties: tuple[str, ...]) -> dict[str, IntArray]:
         """Return this side's noise of the vote and, with a gate, of the gate."""
-        terms, shape = self.terms, (held.queries, len(self.terms.labels))
-        voters, noise, gate = len(terms.voters(held.querier)), terms.shared, terms.mechanism.gate
+        terms, shape = self.terms, (run.queries, len(self.terms.labels))
+        voters, noise, gate = len(terms.voters(run.querier)), terms.shared, terms.mechanism.gate
         if noise is not None:
-            halves = [held.masks[party][:, shape[1] :] for party in parties]
+            halves = [run.masks[party][:, shape[1] :] for party in parties]
             # It was charged before it was known who takes part: no share may be missing.
             missing = range(voters - len(parties))
             halves += [noise.draw(voters, *shape, self.entropy) for _ in missing]
@@ -214,64 +172,20 @@ class PrivacyGuardian(Role):
             drawn["gate"] = gate_noise(gate, voters, shape, self.entropy, unit)
         return drawn
 
-    def _compute(
-        self, batch: str, held: _Batch, parties: tuple[str, ...], left: IntArray, fresh: IntArray
-    ) -> r.Compute:
-        terms, labels = self.terms, len(self.terms.labels)
-        masks = np.stack([held.masks[party][:, :labels] for party in parties], axis=1)
-        if not terms.allowance:  # sums modulo 2^64
-            bar = offset(terms, held.querier, parties)
-            masks = terms.steps * (2 * masks.sum(axis=1) - bar)
-        programs = decision_programs(terms, held.querier, held.queries, parties)
-        inputs = sliced(programs, {"masks": masks, **self._noise(held, parties)})
-        if terms.allowance:
-            # Between chunks the halves are of this session only; the last one is the journal's.
-            halves = [left, *(words(self.entropy, len(parties)) for _ in programs[1:]), fresh]
-            for each, before, after in zip(inputs, halves, halves[1:], strict=False):
-                each |= {"left": before, "fresh": after}
-        session = session_of(batch)
-        return r.Compute(session, held.querier, PEER, programs, inputs, terms.timeout)
-
     # -- the end -----------------------------------------------------------------------------------
 
-    def _on_computed(self, event: r.Computed) -> list[r.Action]:
-        return []  # the querying party says when the outcome is stored
+    async def handle_done(self, caller: str, done: m.Done) -> m.Message:
+        """Commit a decision and return this side's share; asked again, it is the same share."""
+        decision = self._journal.decision(caller, done.run)
+        if decision is None:
+            raise m.Undecided(f"run {done.run} is not decided here: the batch is decided anew")
+        batch, pad = decision
+        self._charges.commit(batch, sha256(pad.tobytes()).hexdigest())
+        self._journal.commit(batch)
+        self._runs.pop(done.run, None)
+        return m.OutcomeShare(pad)
 
-    def _on_broken(self, event: r.Broken) -> list[r.Action]:
-        batch = event.session.partition(":")[0]
-        self._forget(batch)
-        return [r.Complain(PeerError(f"the decision of batch {batch} broke: {event.why}"))]
-
-    def _hear_done(self, sender: str, done: m.Done) -> list[r.Action]:
-        still = self._journal.open_batch(sender)
-        if still is None or still.batch != done.batch:
-            if self._journal.phase(done.batch) == DONE:
-                raise m.RepeatedError(f"batch {done.batch} is already finished")
-            raise PeerError(f"batch {done.batch} of {sender} is not being decided")
-        self._journal.done(done.batch, done.version)
-        self._forget(done.batch)
-        return [r.Send(sender, QUERYING, m.Closed(done.batch))]
-
-    def _on_lost(self, event: r.Lost) -> list[r.Action]:
-        if event.role != ANSWERING:
-            return []
-        actions: list[r.Action] = []
-        for batch, held in list(self._batches.items()):
-            if event.peer in held.confirmed - set(held.masks):
-                held.gone.add(event.peer)
-                actions += self._decide_if_ready(batch, held)
-        return actions
-
-    def _late(self, timer: str) -> list[r.Action]:
-        held = self._batches.get(timer)
-        return [] if held is None or held.decided else self._decide(timer, held)
-
-    def _held(self, batch: str) -> _Batch:
-        if batch not in self._batches:
-            phase = self._journal.phase(batch)
-            known = "unknown" if phase is None else f"no longer open ({phase})"
-            if phase == CHARGED:
-                known = "charged, but closed by a restart: run the query again"
-            raise PeerError(f"batch {batch} is {known}")
-        held: _Batch = self._batches[batch]
-        return held
+    def _find(self, name: str) -> _Run:
+        if name not in self._runs:
+            raise PeerError(f"run {name} is not open here: run the query again")
+        return self._runs[name]

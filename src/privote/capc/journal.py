@@ -1,368 +1,269 @@
-"""What survives a crash: the phases of batches, and each side's half of the running counts.
+"""What survives a crash: what was decided, and each side's half of the running counts.
 
-Every method is one transaction of one SQLite file, on disk when it returns.
-What was written and what a process believed are compared inside it, so that two processes on one
-file, or an old one that wakes up late, cannot both go on.
+A journal is a folder with one small file a batch. Each step replaces one file, whole and durably.
+Halves are in the files of the batches that left them: those of the latest one count. So labels and
+counts are stored both or neither.
 """
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 import secrets
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from .._version import __version__
-from ..errors import InputError, PeerError, PrivoteError
-from ..ledger.store import Format, SQLiteFile
+from .._version import check_written, written
+from ..errors import InputError, LedgerError, PeerError, PrivoteError
+from ..files import complete, locked
 from .programs import IntArray
+from .terms import Terms
 
-CHARGED, DECIDING, DONE, ABANDONED = "charged", "posterior", "done", "abandoned"
+REQUESTED, GRANTED, DECIDED, STORED = "requested", "granted", "decided", "stored"
+_FORMAT = 4
 _WORD = 1 << 64
+_FACTS, _BATCH = "journal.json", ".batch"
+Half = dict[str, int]
 
 
-def _form(name: str, tables: Mapping[str, str]) -> Format:
-    facts = "CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT)"
-    return Format(
-        name=name,
-        number=3,
-        tables={"facts": facts, **tables},
-        writer="SELECT value FROM facts WHERE name = 'version'",
-        earlier="keep it as a record",
-    )
+class Reserved(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch at the guardian: charged, and from ``run`` on with a decision; at last committed."""
+
+    querier: str
+    queries: int
+    run: str = ""
+    version: int = 0  # of the halves that the decision leaves; the next one
+    half: Half = {}
+    pad: bytes = b""  # the guardian's share of the outcome
+    committed: bool = False
 
 
-class _Journal:
-    """A file that belongs to one promise of one coalition and to one site.
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch at the querying party."""
+
+    phase: str
+    run: str = ""
+    version: int = 0
+    half: Half = {}
+    facts: dict[str, Any] = {}
+    queries: int = 0
+    content: bytes = b""  # its share of the outcome, then the labels
+
+
+Kind = TypeVar("Kind", Reserved, Asked)
+
+
+class _Journal(Generic[Kind]):
+    """A folder that belongs to one promise of one coalition, one site and one process at a time.
 
     Attributes
     ----------
-    identity
-        A random name that the file was given when it was made.
+    key
+        A secret that the folder was given when it was made.
     """
 
-    identity: str
-    form: ClassVar[Format]
-    rows: tuple[str, ...] = ()  # statements that enter what a new one begins with
+    kind: ClassVar[Any]
 
-    def __init__(self, path: str | os.PathLike[str], promise: str, owner: str) -> None:
-        self.path = str(path)
-        if self.path != ":memory:":
-            with suppress(OSError):  # then it cannot be opened either
-                Path(path).parent.mkdir(0o700, parents=True, exist_ok=True)
-        self._file = SQLiteFile(path, self.form, patience=30.0)
-        self._run, self._transaction = self._file.run, self._file.transaction
+    def __init__(self, folder: Path | None, terms: Terms, owner: str) -> None:
+        self._folder, self._lock = folder, -1
+        self._batches: dict[str, Kind] = {}
+        self.key = secrets.token_hex(32)
+        if folder is None:  # of a simulation
+            return
+        facts = {"kind": self.kind.__name__, "promise": terms.promise(), "owner": owner}
         try:
-            self._own({"promise": promise, "owner": owner})
-        except PrivoteError:
+            folder.mkdir(0o700, parents=True, exist_ok=True)
+            self._lock = locked(folder / "lock", make=True)
+            self._begin(folder, facts)
+        except (OSError, PrivoteError) as error:
             self.close()
-            raise
+            if isinstance(error, PrivoteError):
+                raise
+            raise LedgerError(f"journal {str(folder)!r} cannot be opened: {error}") from None
 
-    def _own(self, facts: Mapping[str, str]) -> None:
-        with self._transaction():
-            for statement in self.rows:
-                self._run(statement)
-            known = dict(self._run("SELECT name, value FROM facts"))
-            for name, value in facts.items():
-                if known.setdefault(name, value) != value:
-                    raise InputError(
-                        f"journal {self.path!r} has another {name} than this coalition and site: "
-                        f"{known[name]!r:.40} instead of {value!r:.40}; keep it for that "
-                        "coalition, and use another file for this one"
-                    )
-                self._run("INSERT OR IGNORE INTO facts VALUES (?, ?)", name, value)
-            self.identity = str(known.get("identity") or secrets.token_hex(8))
-            self._run("INSERT OR IGNORE INTO facts VALUES ('identity', ?)", self.identity)
-            self._run("INSERT OR REPLACE INTO facts VALUES ('version', ?)", __version__)
+    def _begin(self, folder: Path, facts: dict[str, str]) -> None:
+        if not (folder / _FACTS).exists():
+            new = {**written(_FORMAT), **facts, "key": self.key}
+            self._write(_FACTS, json.dumps(new, indent=1).encode())
+        try:
+            known = json.loads((folder / _FACTS).read_bytes())
+            check_written(f"journal {str(folder)!r}", known, _FORMAT, LedgerError)
+            for file in folder.glob(f"*{_BATCH}"):
+                self._batches[file.stem] = msgspec.json.decode(file.read_bytes(), type=self.kind)
+        except ValueError as error:
+            raise LedgerError(f"journal {str(folder)!r} cannot be read: {error}") from None
+        for name, value in facts.items():
+            if known[name] != value:
+                raise InputError(
+                    f"journal {str(folder)!r} has another {name} than this coalition and site: "
+                    f"{known[name]!r:.40} instead of {value!r:.40}; use another folder for this one"
+                )
+        self.key = known["key"]
 
-    def _row(self, statement: str, *values: Any) -> Any:
-        """Return the one row of a statement; None if there is none."""
-        found = self._run(statement, *values)
-        return found[0] if found else None
+    def _write(self, name: str, data: bytes) -> None:
+        assert self._folder is not None
+        with complete(self._folder / name, force=True, owner_only=True) as part:
+            part.write_bytes(data)
+
+    def _put(self, batch: str, entry: Kind) -> None:
+        """Write a batch down, durably; nothing has changed if that fails."""
+        if self._folder is not None:
+            try:
+                self._write(f"{batch}{_BATCH}", msgspec.json.encode(entry))
+            except OSError as error:
+                raise LedgerError(f"journal {str(self._folder)!r}: {error.strerror}") from None
+        self._batches[batch] = entry
 
     def close(self) -> None:
-        """Let go of the file."""
-        self._file.close()
+        """Let go of the folder."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
 
-@dataclass(frozen=True)
-class Open:
-    """A batch at the guardian that is not over."""
+class GuardianJournal(_Journal[Reserved]):
+    """The guardian's: decisions, and by querying party its half u of what each party has left.
 
-    batch: str
-    queries: int
-    phase: str
-
-
-class GuardianJournal(_Journal):
-    """The guardian's: batches, and its half u of what each party has left for each querying party.
-
-    The other half, left - u, is at the querying party, with the version of the decision it came
-    from. A decision writes the next version and the next half before it is computed; which of the
-    two the querying party holds after a crash settles what happened (:meth:`settle`).
+    The other half, left - u, is at the querying party. Both change together when a decision is
+    committed; until then it is as if there had been none.
     """
 
-    form = _form(
-        "guardian's journal",
-        {
-            "batches": "CREATE TABLE batches (batch TEXT PRIMARY KEY, querier TEXT NOT NULL, "
-            "nonce TEXT NOT NULL, queries INTEGER NOT NULL, phase TEXT NOT NULL, version INTEGER, "
-            "next TEXT, fallback TEXT, UNIQUE (querier, nonce))",
-            "halves": "CREATE TABLE halves (querier TEXT PRIMARY KEY, version INTEGER NOT NULL, "
-            "issued INTEGER NOT NULL, half TEXT NOT NULL)",
-        },
-    )
+    kind = Reserved
 
-    def known(self, querier: str, nonce: str) -> bool:
-        """Return whether this querying party has used a nonce before."""
-        found = self._row("SELECT 1 FROM batches WHERE querier = ? AND nonce = ?", querier, nonce)
-        return found is not None
+    def reserve(self, batch: str, querier: str, queries: int) -> None:
+        """Enter a batch that was charged."""
+        entry = self._batches.get(batch)
+        if entry is None:
+            self._put(batch, Reserved(querier=querier, queries=queries))
+        elif (entry.querier, entry.queries) != (querier, queries):
+            raise PeerError("this batch is another querying party's, or of another size")
 
-    def phase(self, batch: str) -> str | None:
-        """Return the phase of a batch; None if it is not known."""
-        found = self._row("SELECT phase FROM batches WHERE batch = ?", batch)
-        return None if found is None else str(found[0])
+    def halves(self, querier: str) -> tuple[int, Half]:
+        """Return how many decisions were committed, and u by party where that has changed."""
+        own = [e for e in self._batches.values() if e.querier == querier and e.committed]
+        last = max(own, key=lambda entry: entry.version, default=None)
+        return (0, {}) if last is None else (last.version, last.half)
 
-    def open_batch(self, querier: str) -> Open | None:
-        """Return the batch of a querying party that is neither done nor abandoned."""
-        found = self._row(
-            "SELECT batch, queries, phase FROM batches WHERE querier = ? AND phase IN (?, ?)",
-            *(querier, CHARGED, DECIDING),
-        )
-        return None if found is None else Open(*found)
+    def decide(self, batch: str, run: str, half: Mapping[str, int], pad: IntArray) -> int:
+        """Enter what a decision will leave behind once it is committed; return its version.
 
-    def version(self, querier: str) -> int:
-        """Return the version of the outcome whose other half the querying party should hold."""
-        return self._half(querier)[0]
-
-    def half(self, querier: str) -> dict[str, int]:
-        """Return u by party; at first what was charged, all of it."""
-        return self._half(querier)[2]
-
-    def _half(self, querier: str) -> tuple[int, int, dict[str, int]]:
-        found = self._row("SELECT version, issued, half FROM halves WHERE querier = ?", querier)
-        return (0, 0, {}) if found is None else (found[0], found[1], json.loads(found[2]))
-
-    def open(
-        self,
-        batch: str,
-        querier: str,
-        nonce: str,
-        queries: int,
-        *,
-        resumed: str | None = None,
-        allowances: Mapping[str, int] | None = None,
-    ) -> None:
-        """Enter a batch that was charged, in the place of any the querying party has open.
-
-        That one is abandoned in the same transaction; if its charge is what the batch goes on
-        with, it can thus never pay for both.
-
-        Parameters
-        ----------
-        resumed
-            The batch whose charge pays for this one; it must still be the open one.
-        allowances
-            What was charged by party: the count begins there at the first batch.
+        An earlier decision of the batch is forgotten: nothing of it was released, and its masks and
+        noise are not used again.
         """
-        with self._transaction():
-            still = self.open_batch(querier)
-            if resumed is not None and (still is None or still.batch != resumed):
-                raise PeerError(f"batch {resumed} of {querier} is no longer open: ask again")
-            if allowances:
-                self._run(
-                    "INSERT OR IGNORE INTO halves VALUES (?, 0, 0, ?)",
-                    *(querier, json.dumps(dict(allowances))),
-                )
-            if still is not None and still.phase == DECIDING:
-                raise PeerError(f"batch {still.batch} of {querier} is being decided: settle first")
-            self._run(
-                "UPDATE batches SET phase = ? WHERE querier = ? AND phase = ?",
-                *(ABANDONED, querier, CHARGED),
-            )
-            self._run(
-                "INSERT INTO batches (batch, querier, nonce, queries, phase) "
-                "VALUES (?, ?, ?, ?, ?)",
-                *(batch, querier, nonce, queries, CHARGED),
-            )
+        if self._batches[batch].committed:
+            raise PeerError("this batch is decided and released")
+        version, before = self.halves(self._batches[batch].querier)
+        after = {**before, **{party: u % _WORD for party, u in half.items()}}
+        more = {"run": run, "version": version + 1, "half": after, "pad": pad.tobytes()}
+        self._put(batch, msgspec.structs.replace(self._batches[batch], **more))
+        return version + 1
 
-    def deciding(self, batch: str, next_half: Mapping[str, int], most: Mapping[str, int]) -> int:
-        """Enter that a charged batch is about to be decided; return the decision's version.
+    def decision(self, querier: str, run: str) -> tuple[str, IntArray] | None:
+        """Return batch and this side's share of a decision; None if it is not here to be had.
 
-        Parameters
-        ----------
-        next_half
-            The fresh halves of the parties that take part.
-        most
-            How many contributions each of them may spend in it: a public number.
+        Of decisions of one version the first that is committed counts; the others are void.
         """
-        with self._transaction():
-            querier = self._expect(batch, CHARGED)
-            version, issued, half = self._half(querier)
-            after = {**half, **{party: int(u) % _WORD for party, u in next_half.items()}}
-            fallback = {
-                **half,
-                **{party: (half.get(party, 0) - int(m)) % _WORD for party, m in most.items()},
-            }
-            self._run(
-                "UPDATE batches SET phase = ?, version = ?, next = ?, fallback = ? WHERE batch = ?",
-                *(DECIDING, issued + 1, json.dumps(after), json.dumps(fallback), batch),
-            )
-            self._write(querier, version, issued + 1, half)
-            return issued + 1
+        version = self.halves(querier)[0] + 1
+        for batch, entry in self._batches.items():
+            own = (entry.querier, entry.run) == (querier, run)
+            if own and (entry.committed or entry.version == version):
+                return batch, _table(entry.queries, entry.pad)
+        return None
 
-    def done(self, batch: str, version: int) -> None:
-        """Enter that the querying party stored the outcome: its half is the next one."""
-        with self._transaction():
-            querier = self._expect(batch, DECIDING)
-            row = self._row("SELECT version, next FROM batches WHERE batch = ?", batch)
-            if row[0] != version:
-                raise PeerError(f"batch {batch} has version {row[0]}, not {version}")
-            self._adopt(querier, batch, version, row[1])
-
-    def settle(self, querier: str, version: int, *, counted: bool = True) -> None:
-        """Settle a decision that nobody finished, by the version the querying party holds.
-
-        Has it the next one, its outcome was stored. Has it the one before, the outcome may have got
-        out and been lost: as many contributions as the batch could spend are taken from everybody.
-        Has it neither, it is refused, unless nothing is counted (``counted``: there is an
-        allowance).
-        """
-        with self._transaction():
-            held, issued, half = self._half(querier)
-            row = self._row(
-                "SELECT batch, version, next, fallback FROM batches "
-                "WHERE querier = ? AND phase = ?",
-                *(querier, DECIDING),
-            )
-            if row is not None and version == row[1]:
-                self._adopt(querier, row[0], version, row[2])
-            elif version != held and counted:
-                raise PeerError(
-                    f"{querier} holds version {version} of the running counts, the guardian "
-                    f"version {held}: one of the two journals was lost or replaced by an older one"
-                )
-            elif row is not None:
-                self._run("UPDATE batches SET phase = ? WHERE batch = ?", ABANDONED, row[0])
-                self._write(querier, held, issued, json.loads(row[3]))
-            elif version > issued:
-                # Nothing is counted, and a version must be above all the other side has seen.
-                self._write(querier, held, version, half)
-
-    def _adopt(self, querier: str, batch: str, version: int, half: str) -> None:
-        self._run("UPDATE batches SET phase = ? WHERE batch = ?", DONE, batch)
-        self._write(querier, version, version, json.loads(half))
-
-    def _write(self, querier: str, version: int, issued: int, half: Mapping[str, int]) -> None:
-        self._run(
-            "INSERT INTO halves VALUES (?, ?, ?, ?) ON CONFLICT (querier) DO UPDATE SET "
-            "version = excluded.version, issued = excluded.issued, half = excluded.half",
-            *(querier, version, issued, json.dumps(half)),
-        )
-
-    def _expect(self, batch: str, phase: str) -> str:
-        row = self._row("SELECT querier, phase FROM batches WHERE batch = ?", batch)
-        if row is None or row[1] != phase:
-            found = "not known" if row is None else row[1]
-            raise PeerError(f"batch {batch} must be {phase}, it is {found}")
-        return str(row[0])
+    def commit(self, batch: str) -> None:
+        """Enter that a decision is released: its halves are the next ones."""
+        entry = self._batches[batch]
+        if not entry.committed:
+            self._put(batch, msgspec.structs.replace(entry, committed=True))
 
 
-class QuerierJournal(_Journal):
+class QuerierJournal(_Journal[Asked]):
     """The querying party's: its half of what each party has left, and the labels it received."""
 
-    form = _form(
-        "querying party's journal",
-        {
-            "state": "CREATE TABLE state (one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER "
-            "NOT NULL, half TEXT NOT NULL, batch TEXT, queries INTEGER, offered INTEGER NOT NULL)",
-            "answers": "CREATE TABLE answers (batch TEXT PRIMARY KEY, version INTEGER NOT NULL, "
-            "facts TEXT NOT NULL, rows INTEGER NOT NULL, labels BLOB NOT NULL)",
-        },
-    )
-    rows = ("INSERT OR IGNORE INTO state VALUES (1, 0, '{}', NULL, NULL, 0)",)
+    kind = Asked
 
-    def version(self) -> int:
-        """Return the version of the last outcome that was stored."""
-        return int(self._row("SELECT version FROM state")[0])
+    def digest(self, rows: IntArray, terms: Terms) -> str:
+        """Return by what a batch is known: a digest of its rows and of what they mean.
 
-    def half(self) -> dict[str, int]:
-        """Return left - u by party; of a party that is not in it the guardian holds all."""
-        half: dict[str, int] = json.loads(self._row("SELECT half FROM state")[0])
-        return half
-
-    def pending(self) -> tuple[str, int] | None:
-        """Return the batch that was granted and not yet decided, with its number of queries."""
-        batch, queries = self._row("SELECT batch, queries FROM state")
-        return None if queries is None else (str(batch), int(queries))
-
-    def begin(self, batch: str | None, queries: int | None) -> None:
-        """Enter the batch that is asked now; the outcome of an earlier one is not stored after."""
-        with self._transaction():
-            self._run("UPDATE state SET batch = ?, queries = ?", batch, queries)
-
-    def deciding(self, batch: str, version: int) -> None:
-        """Enter that a batch is about to be decided: it is never resumed after this.
-
-        A guardian gives every version once. One that offers a version again has forgotten a
-        decision: its journal was replaced by an older one, and is not gone on with.
+        It is keyed, so that whoever suspects certain rows cannot check.
         """
-        with self._transaction():
-            now, offered = self._row("SELECT batch, offered FROM state")
-            if now != batch:
-                raise PeerError(f"batch {batch} is not the one being asked: nothing was decided")
-            if version <= offered:
-                raise PeerError(
-                    f"version {version} of the running counts was offered before: the guardian's "
-                    "journal was lost or replaced by an older one"
-                )
-            self._run("UPDATE state SET queries = NULL, offered = ?", version)
+        about = json.dumps([terms.meaning(), rows.shape]).encode()
+        data = about + np.ascontiguousarray(rows, "<i8").tobytes()
+        return hmac.new(bytes.fromhex(self.key), data, sha256).hexdigest()
 
-    def store(
+    def phase(self, batch: str) -> str | None:
+        """Return how far a batch has come; None if it was never asked."""
+        return self._batches[batch].phase if batch in self._batches else None
+
+    def halves(self) -> tuple[int, Half]:
+        """Return how many decisions were stored, by the guardian's count, and left - u by party."""
+        stored = [entry for entry in self._batches.values() if entry.phase == STORED]
+        last = max(stored, key=lambda entry: entry.version, default=None)
+        return (0, {}) if last is None else (last.version, last.half)
+
+    def enter(self, batch: str, phase: str) -> None:
+        """Enter that a batch is being requested, or granted: what it had before is dropped."""
+        self._put(batch, Asked(phase=phase))
+
+    def forget(self, batch: str) -> None:
+        """Enter that nothing was charged for a batch."""
+        if self._folder is not None:
+            (self._folder / f"{batch}{_BATCH}").unlink(missing_ok=True)
+        self._batches.pop(batch, None)
+
+    def decided(
         self,
         batch: str,
-        version: int,
-        labels: npt.NDArray[np.int8],
+        ready: tuple[str, int],
         half: Mapping[str, int],
-        facts: Mapping[str, Any],
+        facts: dict[str, Any],
+        share: IntArray,
     ) -> None:
-        """Store the labels of a batch and the new halves, both or neither, once."""
-        with self._transaction():
-            now, held, known = self._row("SELECT batch, version, half FROM state")
-            if now != batch or version <= held:
-                raise PeerError(f"batch {batch} is not the one being asked: nothing was stored")
-            after = {**json.loads(known), **{party: int(u) % _WORD for party, u in half.items()}}
-            self._run(
-                "INSERT INTO answers VALUES (?, ?, ?, ?, ?)",
-                *(batch, version, json.dumps(dict(facts)), len(labels)),
-                np.ascontiguousarray(labels, np.int8).tobytes(),
-            )
-            self._run(
-                "UPDATE state SET version = ?, half = ?, batch = NULL, queries = NULL",
-                *(version, json.dumps(after)),
-            )
+        """Store this side's share of an outcome, and what its halves become with it.
 
-    def batches(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return the stored batches with their facts, in order."""
-        rows = self._run("SELECT batch, facts FROM answers ORDER BY version")
-        return [(batch, json.loads(facts)) for batch, facts in rows]
+        ``ready`` is the run and its version.
+        """
+        after = {**self.halves()[1], **{party: u % _WORD for party, u in half.items()}}
+        run, version = ready
+        outcome: dict[str, Any] = {
+            "facts": facts,
+            "queries": len(share),
+            "content": share.tobytes(),
+        }
+        self._put(batch, Asked(phase=DECIDED, run=run, version=version, half=after, **outcome))
 
-    def labels(self, batch: str) -> npt.NDArray[np.int8]:
-        """Return the labels (queries, labels) of a stored batch."""
-        row = self._row("SELECT rows, labels FROM answers WHERE batch = ?", batch)
-        if row is None:
+    def unsettled(self) -> list[tuple[str, str, IntArray]]:
+        """Return batch, run and share of what was decided and not yet opened."""
+        entries = [item for item in self._batches.items() if item[1].phase == DECIDED]
+        return [(batch, e.run, _table(e.queries, e.content)) for batch, e in entries]
+
+    def store(self, batch: str, labels: npt.NDArray[np.int8]) -> None:
+        """Store the labels of a decided batch, and take over its halves."""
+        after = {"phase": STORED, "content": labels.tobytes()}
+        self._put(batch, msgspec.structs.replace(self._batches[batch], **after))
+
+    def stored(self, batch: str) -> tuple[dict[str, Any], npt.NDArray[np.int8]]:
+        """Return facts and labels (queries, labels) of a stored batch."""
+        if self.phase(batch) != STORED:
             raise InputError("batch", "must be one that was stored", batch)
-        return np.frombuffer(row[1], np.int8).reshape(row[0], -1).copy()
+        entry = self._batches[batch]
+        return entry.facts, np.frombuffer(entry.content, np.int8).reshape(entry.queries, -1).copy()
 
 
-def to_words(values: Mapping[str, int], parties: tuple[str, ...], default: int) -> IntArray:
-    """Return halves by party as int64 words, in order; ``default`` for who has none."""
-    words = [values.get(party, default) % _WORD for party in parties]
+def _table(rows: int, data: bytes) -> IntArray:
+    return np.frombuffer(data, "<i8").astype(np.int64).reshape(rows, -1)
+
+
+def to_words(
+    values: Mapping[str, int], parties: tuple[str, ...], whole: Mapping[str, int]
+) -> IntArray:
+    """Return halves by party as int64 words, in order; ``whole`` or 0 for who has none yet."""
+    words = [values.get(party, whole.get(party, 0)) % _WORD for party in parties]
     return np.array(words, np.uint64).view(np.int64)

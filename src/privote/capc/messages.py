@@ -1,14 +1,16 @@
 """What the parties say to each other: small, schema-checked messages; never pickle.
 
-On the wire a message is a length, a JSON head and, for masks and noise, raw little-endian int64 in
-the shape that the head has in their place. Everything that a peer may send is checked here for
-type, range and size before a role sees it; a field that is not known is refused.
+Six calls: hello, request a batch, ballots, decide, done, status. Each is a request and its reply;
+any of them may be answered by :class:`Refused`. On the wire a message is a length, a JSON head and,
+for masks, noise and shares, raw little-endian int64 in the shape that the head has in their place.
+Everything that a peer may send is checked here for type, range and size before a party sees it; an
+unknown field is refused.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -18,11 +20,18 @@ from ..errors import BudgetError, InputError, LedgerError, PeerError, PrivoteErr
 from .programs import IntArray
 
 QUERYING, ANSWERING, GUARDIAN = "querying", "answering", "guardian"
-ROLES = (QUERYING, ANSWERING, GUARDIAN)
 
 
-class RepeatedError(PeerError):
-    """A message that was dealt with before; refused, and what it asked for goes on as it is."""
+class Disconnected(PeerError):  # noqa: N818 - an event
+    """The peer cannot be reached, or the connection broke: a call may or may not have arrived."""
+
+
+class SessionFailed(PeerError):  # noqa: N818
+    """A secure session ended without a result."""
+
+
+class Undecided(PeerError):  # noqa: N818
+    """The guardian holds no decision of this run: the batch must be decided anew."""
 
 
 #: Codes of a refusal, and the error each stands for at the receiver.
@@ -30,31 +39,27 @@ CODES: dict[str, type[PrivoteError]] = {
     "input": InputError,
     "budget": BudgetError,
     "ledger": LedgerError,
-    "repeated": RepeatedError,
+    "undecided": Undecided,
     "peer": PeerError,
 }
 HEAD_BYTES = 1 << 16  # of the JSON head: names of a few thousand parties
 MOST_BYTES = 1 << 28  # of any message, where the terms do not set a smaller bound
-DECISION = "decision"  # where a session's name has an answering party's otherwise
+DECISION = "decision"  # in a session's name, where that of a ballot has the answering party's
 _WHY = 500
 _MOST = 1 << 31
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z"  # \Z: a $ would let a line break pass
 
-BatchId = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
+Run = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
 Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Name = Annotated[str, Meta(pattern=_NAME)]
 Count = Annotated[int, Meta(ge=1, le=_MOST)]
 Version = Annotated[int, Meta(ge=0, le=_MOST)]
+Parties = tuple[Name, ...]
 
 
 def printable(text: str) -> str:
     """Return one line that no terminal obeys and that no statement takes for its own."""
     return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
-
-
-def is_name(value: Any) -> bool:
-    """Return whether this can name a site: letters, digits, dots and dashes, at most 64."""
-    return isinstance(value, str) and re.match(_NAME, value) is not None
 
 
 class Message(
@@ -64,13 +69,7 @@ class Message(
     tag_field="kind",
     tag=lambda name: re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower(),
 ):
-    """Something one party says to another; annotations of its fields say what they may be.
-
-    ``sender`` is the role it comes from; None if several roles say it. Defaults are for our own
-    code: on the wire every field is there.
-    """
-
-    sender: ClassVar[str | None] = None
+    """Something one party says to another; annotations of its fields say what they may be."""
 
     @property
     def kind(self) -> str:
@@ -78,43 +77,114 @@ class Message(
         return str(self.__struct_config__.tag)
 
 
+class Request(Message, frozen=True):
+    """What is asked under these terms."""
+
+    terms: Digest
+
+
 class Hello(Message, frozen=True):
-    """First in both directions: which coalition, which engine, and who is speaking."""
+    """The first call to every site, and its reply: the terms and the engine must be the same."""
 
-    coalition: Digest
+    terms: Digest
     engine: Name
-    role: Annotated[str, Meta(pattern=rf"^({'|'.join(ROLES)})\Z")]
 
 
-class Ask(Message, frozen=True):
-    """Querying party to guardian: a batch of so many queries is wanted.
+class RequestBatch(Request, frozen=True):
+    """Querying party to guardian: charge a batch, unless that was done before.
 
-    ``version`` is the last decision whose outcome the querying party stored; ``resume`` an earlier
-    batch that was charged but not decided; ``nonce`` makes a repeated message known as such.
+    ``batch`` is a keyed digest of the rows; ``version`` counts the decisions whose outcome the
+    querying party has stored.
     """
 
-    sender = QUERYING
+    batch: Digest
     queries: Count
-    # A decision gets a version above this one: there must be room for it.
-    version: Annotated[int, Meta(ge=0, le=_MOST // 2)]
-    nonce: BatchId
-    resume: BatchId | None = None
+    version: Annotated[int, Meta(ge=0, le=_MOST // 2)]  # a decision gets the next one
 
 
 class Grant(Message, frozen=True):
-    """Guardian to querying party: charged; ``resumed`` if with an earlier batch's charge."""
+    """The batch is charged; ``run`` names this attempt, ``resumed`` one that was charged before."""
 
-    sender = GUARDIAN
-    batch: BatchId
-    nonce: BatchId
+    run: Run
+    resumed: bool
+
+
+class RequestBallots(Request, frozen=True):
+    """Querying party to answering party: please answer this run."""
+
+    run: Run
     queries: Count
-    resumed: bool = False
+
+
+class BallotsReady(Message, frozen=True, eq=False):
+    """The reply: ready to compute.
+
+    ``noise`` (queries, parts x labels) is the querying party's half of this party's noise, where
+    the sites draw it.
+    """
+
+    noise: IntArray | None
+
+
+class Masks(Request, frozen=True, eq=False):
+    """Answering party to guardian: the masks (queries, labels) of the ballots it will compute.
+
+    Where the sites draw the noise, the guardian's half of this party's follows to the right.
+    """
+
+    run: Run
+    querier: Name
+    queries: Count
+    masks: IntArray
+
+
+class Confirmed(Message, frozen=True):
+    """The reply: the run is charged, for this querying party and so many queries."""
+
+    run: Run
+
+
+class Decide(Request, frozen=True):
+    """Querying party to guardian: I have shares of these parties' ballots."""
+
+    run: Run
+    parties: Parties
+
+
+class DecisionReady(Message, frozen=True):
+    """The reply: these parties count; the decision to compute has this version."""
+
+    parties: Parties
+    version: Version
+
+
+class Done(Request, frozen=True):
+    """Querying party to guardian: my share of the outcome is stored."""
+
+    run: Run
+
+
+class OutcomeShare(Message, frozen=True, eq=False):
+    """The reply: the decision is committed, and this is the guardian's share (queries, labels)."""
+
+    share: IntArray
+
+
+class Status(Request, frozen=True):
+    """Querying party to guardian, which says what became of this batch."""
+
+    batch: Digest
+
+
+class BatchStatus(Message, frozen=True):
+    """The reply: "unknown" (nothing is charged), "reserved" or "committed"."""
+
+    state: Annotated[str, Meta(pattern=r"^(unknown|reserved|committed)\Z")]
 
 
 class Refused(Message, frozen=True):
-    """To whoever asked for what it cannot have: why, in words, and which kind of error."""
+    """The reply to whoever cannot have what it asked for: why, and which kind of error."""
 
-    batch: BatchId | None
     why: Annotated[str, Meta(max_length=_WHY)]
     code: Annotated[str, Meta(pattern=rf"^({'|'.join(CODES)})\Z")] = "peer"
 
@@ -123,106 +193,21 @@ class Refused(Message, frozen=True):
             raise ValueError("why must be one printable line")
 
     @classmethod
-    def of(cls, batch: str | None, error: PrivoteError) -> Refused:
+    def of(cls, error: PrivoteError) -> Refused:
         """Return the refusal that tells of an error; troubles with own files stay at home."""
         code = next((c for c, kind in CODES.items() if isinstance(error, kind)), "peer")
         why = "the records of this site cannot be used" if code == "ledger" else str(error)
-        return cls(batch, printable(why)[:_WHY], code)
+        return cls(printable(why)[:_WHY], code)
 
     def error(self, sender: str) -> PrivoteError:
         """Return it as the error it is for the receiver."""
         return CODES[self.code](f"{sender} refused: {self.why}")
 
 
-class Answer(Message, frozen=True):
-    """Querying party to answering party: please answer this batch."""
-
-    sender = QUERYING
-    batch: BatchId
-    queries: Count
-
-
-class Confirm(Message, frozen=True):
-    """Answering party to guardian: tell me whether this batch was charged, and for whom."""
-
-    sender = ANSWERING
-    batch: BatchId
-    querier: Name
-    queries: Count
-
-
-class Confirmed(Message, frozen=True):
-    """Guardian to answering party: it is; said once per batch and party."""
-
-    sender = GUARDIAN
-    batch: BatchId
-    querier: Name
-    queries: Count
-
-
-class Willing(Message, frozen=True):
-    """Answering party to querying party: ready to compute.
-
-    ``noise`` (queries, parts x labels) is the querying party's half of this party's noise, where
-    the sites draw it.
-    """
-
-    sender = ANSWERING
-    batch: BatchId
-    noise: IntArray | None = None
-
-
-class Masks(Message, frozen=True, eq=False):
-    """Answering party to guardian: the masks (queries, labels) of its ballots.
-
-    Where the sites draw the noise, the guardian's half of this party's follows to the right.
-    """
-
-    sender = ANSWERING
-    batch: BatchId
-    masks: IntArray
-
-
-class _Parties(Message, frozen=True):
-    batch: BatchId
-    parties: tuple[Name, ...]
-    version: Version
-
-    def __post_init__(self) -> None:
-        if len({*self.parties}) < len(self.parties):
-            raise ValueError("parties must differ")
-
-
-class Decide(_Parties, frozen=True):
-    """Querying party to guardian: I have shares of these parties' ballots."""
-
-    sender = QUERYING
-
-
-class Ready(_Parties, frozen=True):
-    """Guardian to querying party: these parties count; what we compute has this version."""
-
-    sender = GUARDIAN
-
-
-class Done(Message, frozen=True):
-    """Querying party to guardian: the outcome of this version is stored."""
-
-    sender = QUERYING
-    batch: BatchId
-    version: Version
-
-
-class Closed(Message, frozen=True):
-    """Guardian to querying party: the batch is over on both sides."""
-
-    sender = GUARDIAN
-    batch: BatchId
-
-
-AnyMessage = (Hello | Ask | Grant | Refused | Answer | Confirm | Confirmed | Willing | Masks) | (
-    Decide | Ready | Done | Closed
-)
+AnyMessage = (
+    (Hello | RequestBatch | Grant | RequestBallots | BallotsReady | Masks | Confirmed | Decide)
+    | (DecisionReady | Done | OutcomeShare | Status | BatchStatus | Refused)
+)  # fmt: skip
 
 
 def encode(message: Message) -> bytes:

@@ -12,7 +12,7 @@ biases.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,20 +111,13 @@ class SiteModel:
         """Read a model that :meth:`save` wrote; nothing in the file is run."""
         try:
             file = ArrayFile(path)
-            if "written" in file:  # models of others, and those before this, do not say
-                check_written("it", json.loads(str(file["written"])), _FORMAT)
-            wanted = {"labels", "thresholds", "weights0", "bias0"}
-            if {*file.names} - {"written"} != wanted:
-                raise InputError(f"it needs {sorted(wanted)}, got {sorted(file.names)!r:.80}")
-            arrays = {name: file[name] for name in wanted}
-        except InputError as error:
+            check_written("it", json.loads(str(file["written"])), _FORMAT)
+            names = ("weights0", "bias0", "thresholds")
+            weights, bias, thresholds = (file[name] for name in names)
+            labels = tuple(map(str, np.atleast_1d(file["labels"])))
+        except (InputError, KeyError) as error:
             raise InputError(f"{path} must be a linear model saved as .npz: {error}") from None
-        return cls(
-            weights=arrays["weights0"],
-            bias=arrays["bias0"],
-            labels=tuple(str(name) for name in np.atleast_1d(arrays["labels"])),
-            thresholds=arrays["thresholds"],
-        )
+        return cls(weights=weights, bias=bias, labels=labels, thresholds=thresholds)
 
     @classmethod
     def of(
@@ -292,7 +285,7 @@ def _unit(bits: int) -> int:
 
 # -- training --------------------------------------------------------------------------------------
 
-FIGURES = ("ACC", "BAC", "AUC", "MAP")
+METRICS = ("ACC", "BAC", "AUC", "MAP")
 _FOLDS = 3
 _EDGE = 1e-6  # thresholds stay this far from 0 and 1
 
@@ -318,94 +311,91 @@ class Records:
         """Return records whose labels ``own`` stand where the coalition's ``labels`` have them."""
         strange = [name for name in own if name not in labels]
         if strange or not own:
-            raise InputError(
-                "labels", f"must be one or more of {', '.join(labels)}", (strange or ["none"])[0]
-            )
+            rule = f"must be one or more of {', '.join(labels)}"
+            raise InputError("labels", rule, (strange or ["none"])[0])
         wide = np.full((len(Y), len(labels)), -1, np.int8)
         wide[:, [list(labels).index(name) for name in own]] = Y
         return cls(X=X, Y=wide)
 
-    def knows(self) -> npt.NDArray[np.bool_]:
-        """Return which labels this site has: (labels,)."""
-        return np.asarray((self.Y != -1).any(axis=0))
+    def folds(self) -> Iterator[tuple[Records, Records]]:
+        """Yield, in turn, most records and those that are held out."""
+        turn = np.arange(len(self.Y)) % _FOLDS
+        for fold in range(_FOLDS if len(self.Y) >= _FOLDS else 0):
+            parts = (turn != fold, turn == fold)
+            rest, held = (Records(X=self.X[part], Y=self.Y[part]) for part in parts)
+            yield rest, held
 
 
-def train_site(records: Records, labels: Sequence[str]) -> SiteModel:
-    """Return the model a site trains on its own records: logistic regressions.
-
-    A threshold is where the share of yeses, on records held out in turn, is the label's own share:
-    with a threshold of one half a rare label would never get a vote.
-    """
-    return _site_model(records, labels, None)
-
-
-def retrain_site(
-    records: Records, labels: Sequence[str], X_new: Any, released: npt.ArrayLike
+def train_site(
+    records: Records, labels: Sequence[str], released: Records | None = None
 ) -> SiteModel:
-    """Return the model a site trains on its own records and on rows that the coalition labelled.
+    """Return the model a site trains on its own records: logistic regressions.
 
     Parameters
     ----------
     records, labels
         The site's own records; the names of the coalition's labels.
-    X_new, released
-        (rows, features), and (rows, labels) of 1, 0 and -1 where the gate held back.
+    released
+        Rows that the coalition labelled: 1, 0 and -1 where the gate held back.
 
     Notes
     -----
-    Thresholds follow the site's own records. A label that it has no records of is learned from the
-    coalition alone, and its threshold follows how often it was released.
+    A threshold is where the share of yeses, on own records held out in turn, is the label's own
+    share: with a threshold of one half a rare label would never get a vote. A label that the site
+    has no records of is learned from the coalition alone, and its threshold follows how often it
+    was released.
     """
-    new = Records(X=X_new, Y=np.asarray(released, np.int8))
-    if new.Y.shape[1] != records.Y.shape[1]:
-        raise InputError(
-            "released", f"must have {records.Y.shape[1]} labels, as `records`", new.Y.shape[1]
-        )
-    return _site_model(records, labels, new)
-
-
-def judge(model: SiteModel, X: Any, Y: Labels) -> dict[str, Any]:
-    """Return a model's figures on test rows, with its own thresholds; also label by label."""
-    chance = model.predict_proba(X)
-    return metrics.multilabel(Y, chance, model.votes(X))
-
-
-def _site_model(records: Records, labels: Sequence[str], new: Records | None) -> SiteModel:
-    model = _fit(records, new)
-    turn = np.arange(len(records.Y)) % _FOLDS
+    if released is not None and released.Y.shape[1] != records.Y.shape[1]:
+        rule = f"must have {records.Y.shape[1]} labels, as `records`"
+        raise InputError("released", rule, released.Y.shape[1])
+    model = _fit(records, released)
     scores = np.zeros(records.Y.shape)
-    for fold in range(_FOLDS if len(records.Y) >= _FOLDS else 0):
-        rest, held = np.flatnonzero(turn != fold), np.flatnonzero(turn == fold)
-        part = _fit(Records(X=records.X[rest], Y=records.Y[rest]), new)
-        scores[held] = np.asarray(records.X[held] @ part.coef_.T) + part.intercept_
+    for fold, (rest, held) in enumerate(records.folds()):
+        part = _fit(rest, released)
+        scores[fold::_FOLDS] = np.asarray(held.X @ part.coef_.T) + part.intercept_
     thresholds = _thresholds(scores, records.Y)
-    if new is not None:
-        taught = np.asarray(new.X @ model.coef_.T) + model.intercept_
-        thresholds = np.where(records.knows(), thresholds, _thresholds(taught, new.Y))
+    if released is not None:
+        learnt = np.asarray(released.X @ model.coef_.T) + model.intercept_
+        known = (records.Y != -1).any(axis=0)
+        thresholds = np.where(known, thresholds, _thresholds(learnt, released.Y))
     return SiteModel.of(model, labels=labels, thresholds=thresholds)
 
 
-def _fit(records: Records, new: Records | None) -> Any:
+def evaluate(model: SiteModel, X: Any, Y: Labels) -> dict[str, Any]:
+    """Return a model's metrics on test rows, with its own thresholds; also label by label."""
+    return metrics.multilabel(Y, model.predict_proba(X), model.votes(X))
+
+
+def gain(records: Records, labels: Sequence[str], released: Records) -> tuple[float, float]:
+    """Return balanced accuracy on own records held out in turn, without and with released rows."""
+    scores = [
+        [evaluate(train_site(rest, labels, new), held.X, held.Y)["BAC"] for new in (None, released)]
+        for rest, held in records.folds()
+    ]
+    before, after = np.mean(scores or [[np.nan, np.nan]], axis=0).tolist()
+    return before, after
+
+
+def _fit(records: Records, released: Records | None) -> Any:
     from ..learning.students.classifiers import LinearStudent  # seconds that no answer waits for
 
     X, Y = records.X, records.Y
-    if new is not None:
+    if released is not None:
         stack = sp.vstack if sp.issparse(X) else np.vstack
         # Every third row is held out to choose the penalty: own and new rows are mixed.
-        order = np.random.default_rng(0).permutation(len(Y) + len(new.Y))
-        X, Y = stack([X, new.X])[order], np.vstack([Y, new.Y])[order]
+        order = np.random.default_rng(0).permutation(len(Y) + len(released.Y))
+        X, Y = stack([X, released.X])[order], np.vstack([Y, released.Y])[order]
     return LinearStudent().fit(X, Y)
 
 
 def _thresholds(scores: Floats, Y: Labels) -> Floats:
     """Return probabilities at which as many held-out records are a yes as really are."""
-    found = np.full(Y.shape[1], 0.5)
+    thresholds = np.full(Y.shape[1], 0.5)
     for label in range(Y.shape[1]):
         known = Y[:, label] != -1
         yes = int((Y[known, label] == 1).sum())
-        if not 0 < yes < known.sum():
-            continue
-        ranked = np.sort(scores[known, label])[::-1]
-        bar = (ranked[yes - 1] + ranked[yes]) / 2
-        found[label] = 1 / (1 + np.exp(-np.clip(bar, -30, 30)))
-    return np.clip(found, _EDGE, 1 - _EDGE)
+        if 0 < yes < known.sum():
+            ranked = np.sort(scores[known, label])[::-1]
+            bar = (ranked[yes - 1] + ranked[yes]) / 2
+            thresholds[label] = 1 / (1 + np.exp(-np.clip(bar, -30, 30)))
+    return np.clip(thresholds, _EDGE, 1 - _EDGE)

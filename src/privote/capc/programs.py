@@ -299,8 +299,10 @@ class DecisionProgram(Program):
     -----
     Querier: shares (rows, labels) = 2 x sum of its shares. Peer (the guardian): masks (rows,
     labels) = 2 x sum of masks, less a public offset; vote = N (rows, labels), and gate = N2 if
-    ``gated``. Output: label (rows, labels) in {1, 0, -1}. If ``shared``, shares and masks are in
-    steps of the noise, and vote and gate are inputs of both: the halves of each side.
+    ``gated``; pad (rows, labels), fresh and uniform: its share of the outcome. Output: the
+    querier's share (rows, labels) = label - pad, with label in {1, 0, -1}. If ``shared``, shares
+    and masks are in steps of the noise, and vote and gate are inputs of both: the halves of each
+    side.
     """
 
     name: ClassVar[str] = "decision"
@@ -320,15 +322,16 @@ class DecisionProgram(Program):
         noise = _noise(cells, self.gated)
         if side == QUERIER:
             return {"shares": cells, **(noise if self.shared else {})}
-        return {"masks": cells, **noise}
+        return {"masks": cells, "pad": cells, **noise}
 
     def outputs(self) -> Shapes:
-        """Return the shape of the labels."""
-        return {"label": (self.rows, self.labels)}
+        """Return the shape of the querier's share of the labels."""
+        return {"share": (self.rows, self.labels)}
 
     def compute(self, xp: Any, values: Mapping[str, Array]) -> dict[str, Array]:
-        """Return 1 where the noisy margin is at least 0, -1 where the gate abstains."""
-        return {"label": _decided(xp, values["shares"] + values["masks"], values, self.gated)}
+        """Return 1 where the noisy margin is at least 0, -1 where the gate abstains; less pad."""
+        label = _decided(xp, values["shares"] + values["masks"], values, self.gated)
+        return {"share": label - values["pad"]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,8 +362,9 @@ class AllowanceProgram(Program):
     -----
     Querier: shares (rows, parties, labels), left (parties,). Peer (the guardian): masks (rows,
     parties, labels), left (parties,), fresh (parties,), vote = N (rows, labels), and gate = N2 if
-    ``gated``. Output: label (rows, labels), and left (parties,) = what is left after the batch -
-    fresh. The baseline is no on every label.
+    ``gated``; pad (rows, labels), fresh and uniform: its share of the outcome. Output: share
+    (rows, labels) = label - pad, and left (parties,) = what is left after the batch - fresh. The
+    baseline is no on every label.
 
     A party's ballot counts as long as the running sum of its contributions, this ballot included,
     is within what it had left; from then on it counts as the baseline, for good: ``left`` is
@@ -397,14 +401,14 @@ class AllowanceProgram(Program):
         noise, each = _noise(cells, self.gated), (self.parties,)
         if side == QUERIER:
             return {"shares": ballots, "left": each, **(noise if self.steps else {})}
-        return {"masks": ballots, "left": each, "fresh": each, **noise}
+        return {"masks": ballots, "left": each, "fresh": each, "pad": cells, **noise}
 
     def outputs(self) -> Shapes:
-        """Return the shapes of the labels and of the querier's new share of what is left."""
-        return {"label": (self.rows, self.labels), "left": (self.parties,)}
+        """Return the shapes of the querier's shares of the labels and of what is left."""
+        return {"share": (self.rows, self.labels), "left": (self.parties,)}
 
     def compute(self, xp: Any, values: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the labels and what is left, less ``fresh``."""
+        """Return the labels less ``pad``, and what is left less ``fresh``."""
         contributions = values["shares"] + values["masks"]
         counts = contributions.sum(axis=2)
         if self.by_ballot:
@@ -422,7 +426,7 @@ class AllowanceProgram(Program):
         if self.steps is not None:
             margin = self.steps * margin
         return {
-            "label": _decided(xp, margin, values, self.gated),
+            "share": _decided(xp, margin, values, self.gated) - values["pad"],
             "left": left - counts.sum(axis=0) - values["fresh"],
         }
 

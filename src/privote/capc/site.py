@@ -1,4 +1,4 @@
-"""A site: its two small TOML files, the programs made of them, what they log, how they stop.
+"""A site: its two small TOML files, the programs made of them, how they run and stop.
 
 ``coalition.toml`` is the same everywhere (:class:`privote.capc.terms.Terms`); ``site.toml``
 says who this site is, where its files are and where the others listen. Both are read strictly: an
@@ -8,18 +8,16 @@ Paths are relative to the file they stand in.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
 import resource
 import signal
 import stat
-import sys
-import threading
 import time
 import tomllib
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
 from functools import cached_property
-from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,32 +25,30 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from ..errors import InputError, PeerError, PrivoteError
+from ..datasets.tables import table
+from ..errors import InputError, PrivoteError
 from ..ledger import Ledger
-from .answering import AnsweringParty
-from .certs import Own, Trust, check_name
-from .driver import Driver
+from ..votes.arrays import ArrayFile
+from . import messages as m
+from .answerer import AnsweringParty
+from .certs import Own, Trust, check_name, read_one
 from .engine import SecureEngine
 from .guardian import PrivacyGuardian
 from .journal import GuardianJournal, QuerierJournal
-from .messages import ANSWERING, GUARDIAN, QUERYING, printable
+from .logs import WARNING, Lines, log
+from .messages import ANSWERING, GUARDIAN, QUERYING
 from .models import SiteModel
-from .querying import QueryingParty
-from .roles import LabelledBatch, Role, batch_rows
+from .network import Network
+from .parties import LabelledBatch, Party, batch_rows
+from .querier import QueryingParty
 from .statements import facts_of
-from .streams import Log as Say
-from .streams import Settings
 from .terms import Terms
 
 _MOST_BYTES = 1 << 20  # of a TOML file
 _ADDRESS = r"^([A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:]{2,45}\]):[0-9]{1,5}\Z"
 Address = Annotated[str, Meta(pattern=_ADDRESS)]
-#: What each program is called, and what it needs beside what all need.
-_PROGRAMS = {
-    GUARDIAN: ("guardian", "listen", "ledger"),
-    ANSWERING: ("answer", "listen", "model"),
-    QUERYING: ("query", "state"),
-}
+ROLES = {"guardian": GUARDIAN, "answer": ANSWERING, "query": QUERYING}  # by the program
+_NEEDS = {GUARDIAN: ("listen", "ledger"), ANSWERING: ("listen", "model"), QUERYING: ("state",)}
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
@@ -76,7 +72,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         A folder for what must outlast a run (query).
     addresses
         Where the others listen: name to ``HOST:PORT``.
-    sessions
+    max_concurrent
         Secure sessions computing at a time.
     """
 
@@ -90,7 +86,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ledger: Path | None = None
     state: Path | None = None
     addresses: dict[str, Address] = {}
-    sessions: Annotated[int, Meta(ge=1, le=64)] = 2
+    max_concurrent: Annotated[int, Meta(ge=1, le=64)] = 2
 
     @classmethod
     def read(cls, path: str | Path, role: str) -> Site:
@@ -110,6 +106,13 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise InputError(f"{file}: {error}") from None
         return site
 
+    @property
+    def journal(self) -> Path:
+        """The guardian's journal lies beside the ledger, one for each promise."""
+        assert self.ledger is not None
+        # Who goes back to earlier terms must find what was counted under them.
+        return self.ledger.with_name(f"{self.ledger.name}.{self.terms.promise()[:12]}.journal")
+
     @cached_property
     def terms(self) -> Terms:
         """What all sites agreed on."""
@@ -117,7 +120,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def _check(self, role: str) -> None:
         """Refuse a site that the coalition does not have in this role, or that lacks a key."""
-        known, (program, *needs) = self.terms.sites, _PROGRAMS[role]
+        known, program = self.terms.sites, {of: name for name, of in ROLES.items()}[role]
         if not self.terms.may_be(self.name, role):
             raise InputError(
                 "name", f"must be registered as {role} to run `privote capc {program}`", self.name
@@ -126,7 +129,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             if other not in known or other == self.name:
                 rule = f"must be addresses of other sites of the coalition ({', '.join(known)})"
                 raise InputError("addresses", rule, other)
-        missing = [key for key in needs if getattr(self, key) is None] + [
+        missing = [key for key in _NEEDS[role] if getattr(self, key) is None] + [
             f"addresses.{other}" for other in self.callees(role) if other not in self.addresses
         ]
         if missing:
@@ -149,13 +152,12 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 def read_terms(file: Path) -> Terms:
     """Read ``coalition.toml``."""
-    plain = read_toml(file)
     try:
-        terms = Terms.from_dict(plain)
+        terms = Terms.from_dict(read_toml(file))
         for name in terms.sites:
             check_name(name)  # it must fit a certificate
     except PrivoteError as error:
-        raise InputError(f"{file}: {error}") from None
+        raise InputError(f"{file}: {str(error).removeprefix(f'{file}: ')}") from None
     return terms
 
 
@@ -169,128 +171,161 @@ def read_toml(file: Path) -> dict[str, Any]:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
-    except RecursionError:
-        raise InputError(f"{file}: is nested too deeply") from None
-    except ValueError as error:  # syntax, encoding, and numbers beyond all digits
-        raise InputError(f"{file}: is not TOML: {error}") from None
+    except InputError:
+        raise
+    except (RecursionError, ValueError) as error:  # syntax, encoding, numbers beyond all digits
+        why = (
+            "is nested too deeply" if isinstance(error, RecursionError) else f"is not TOML: {error}"
+        )
+        raise InputError(f"{file}: {why}") from None
 
 
-LISTENING = "listening on"  # what a program's log says when it can be called
+def read_rows(path: str | Path, terms: Terms) -> Any:
+    """Return rows to ask (queries, features), their columns in the order of the terms.
 
-
-class Log:
-    """One line an event, on stderr.
-
-    gRPC's own lines are left out: anybody can bring them about. ``GRPC_VERBOSITY=error`` shows
-    them, and so why a caller was turned away.
+    A table's columns are matched by name, and so are an ``.npz`` file's if it has the array
+    ``feature_names``; without names its columns must be those of the terms, in order.
     """
-
-    def __init__(self, *, json: bool = False) -> None:
-        self._json, self._lock = json, threading.Lock()
-
-    def __call__(self, line: str) -> None:
-        """Write one line."""
-        moment, said = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"), printable(line)
-        text = dumps({"time": moment, "event": said}) if self._json else f"{moment} {said}"
-        with self._lock, contextlib.suppress(OSError):  # nobody reads it any more
-            print(text, file=sys.stderr, flush=True)
-
-
-def guardian(site: Site, log: Say) -> Driver:
-    """Return the guardian's program; its journal lies beside the ledger, one for each promise."""
-    assert site.ledger is not None
-    ledger = Ledger.open(site.ledger)
-    # Who goes back to earlier terms must find what was counted under them.
-    path = site.ledger.with_name(f"{site.ledger.name}.{site.terms.promise()[:12]}.journal")
-    journal = GuardianJournal(path, site.terms.promise(), site.name)
-    role = PrivacyGuardian(site.terms, ledger, journal, SecureEngine.name)
-    return _driver(site, role, log)
+    names = None if isinstance(terms.features, int) else terms.features
+    if Path(path).suffix != ".npz":
+        if names is None:
+            rule = f"must be .npz: the array X, as {terms.embedding} makes it"
+            raise InputError("rows", rule, str(path))
+        return table(path, features=names).X
+    X, file = table(path).X, ArrayFile(path)
+    own = [str(name) for name in file["feature_names"]] if "feature_names" in file else None
+    if own is None or names is None:
+        return X
+    if len({*own}) < len(own) or len(own) != X.shape[1]:
+        raise InputError("rows", "must have one name for each column, all different", len(own))
+    missing = [name for name in names if name not in own]
+    if missing:
+        raise InputError("rows", "must have every feature of the terms; one is missing", missing[0])
+    return X[:, [own.index(name) for name in names]]
 
 
-def answering(site: Site, log: Say) -> Driver:
-    """Return an answering party's program."""
-    assert site.model is not None
-    model = SiteModel.load(site.model)
-    role = AnsweringParty(site.terms, site.name, model, SecureEngine.name)
-    return _driver(site, role, log)
+# -- programs ------------------------------------------------------------------------------------
 
 
-def querying(site: Site, X: Any, log: Say) -> Driver:
-    """Return a querying party's program for one batch of rows (queries, features)."""
-    assert site.state is not None
-    terms = site.terms
-    rows = batch_rows(X, terms)  # before anything is made
-    journal = QuerierJournal(site.state / "answers.db", terms.promise(), site.name)
-    role = QueryingParty(terms, site.name, rows, journal, SecureEngine.name, abreast=site.sessions)
-    return _driver(site, role, log)
-
-
-def _driver(site: Site, role: Role, log: Say) -> Driver:
-    kind = role.role
-    settings = Settings(
+def network_of(site: Site, role: str) -> Network:
+    """Return how a program of a site reaches the others."""
+    return Network(
         own=Own(site.name, site.certificate, site.key),
         trust=Trust(site.trust),
-        addresses={other: site.addresses[other] for other in site.callees(kind)},
-        listen=None if kind == QUERYING else site.listen,
-        callers=site.callers(kind),
+        addresses={other: site.addresses[other] for other in site.callees(role)},
+        callers=site.callers(role),
         most_message=site.terms.most_bytes,
-        sessions=site.sessions,
+        most_calls=2 * site.max_concurrent + 8,
     )
-    return Driver(role, engine=SecureEngine(), settings=settings, log=log)
 
 
-def serve(make: Callable[[Site, Say], Driver], site: Site, *, json: bool = False) -> None:
+def _party(site: Site, role: str) -> Party:
+    network, engine = network_of(site, role), SecureEngine()
+    kind: type[Party]
+    more: dict[str, Any]
+    if role == GUARDIAN:
+        assert site.ledger is not None
+        journal = GuardianJournal(site.journal, site.terms, site.name)
+        kind, more = PrivacyGuardian, {"ledger": Ledger.open(site.ledger), "journal": journal}
+    elif role == ANSWERING:
+        assert site.model is not None
+        kind, more = AnsweringParty, {"model": SiteModel.load(site.model)}
+    else:
+        assert site.state is not None
+        journal_ = QuerierJournal(site.state, site.terms, site.name)
+        kind, more = QueryingParty, {"journal": journal_}
+    return kind(site.terms, site.name, network, engine, max_concurrent=site.max_concurrent, **more)
+
+
+@contextlib.contextmanager
+def logging_to(stream: Any, *, json: bool) -> Iterator[None]:
+    """Write what is logged to a stream while the block runs."""
+    handler, logger = logging.StreamHandler(stream), logging.getLogger("privote.capc")
+    handler.setFormatter(Lines(as_json=json))
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+def serve(site: Site, role: str) -> None:
     """Run a program that serves until a signal stops it; what was charged stays charged."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # a connection is an open file
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    log = Log(json=json)
-    begin(site, log)
-    driver = make(site, log)
-    _stop_on_signals(driver)
-    log(f"{site.name} {LISTENING} {site.listen}")
-    driver.run()
-    log(f"{site.name} has stopped")
+    warn_of_modes(site)
+
+    async def run() -> None:
+        party = _party(site, role)
+        assert isinstance(party.transport, Network)
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        async with party.transport.serving(str(site.listen), party.handle):
+            log("listening", site=site.name, address=site.listen, role=role)
+            await stop.wait()
+            await party.stop()
+        log("stopped", site=site.name)
+
+    asyncio.run(run())
 
 
-def ask(site: Site, X: Any, log: Say) -> tuple[dict[str, Any], LabelledBatch]:
+def ask(site: Site, X: Any) -> tuple[dict[str, Any], LabelledBatch]:
     """Have rows (queries, features) labelled; returns what may be said of it, and the answers."""
-    began = time.monotonic()
-    begin(site, log)
-    left_out: list[str] = []
+    began, rows = time.monotonic(), batch_rows(X, site.terms)  # before anything is made
+    warn_of_modes(site)
+    _warn_of_clipping(X, site.terms.bound)
 
-    def tell(text: str) -> None:
-        # Of a site that cannot be reached the line before says why.
-        unreached = text.endswith("it cannot be reached")
-        if text.startswith("lost ") or (" is left out: " in text and not unreached):
-            left_out.append(text)
-        log(text)
+    async def run() -> tuple[LabelledBatch, int]:
+        party = _party(site, QUERYING)
+        assert isinstance(party, QueryingParty)
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        try:
+            return await party.ask(rows), party.bytes
+        finally:
+            party.close()
 
-    driver = querying(site, X, tell)
-    _warn_of_clipping(X, site.terms.bound, log)
-    _stop_on_signals(driver)
-    try:
-        answers = driver.run()
-    except PeerError as error:
-        raise PeerError(_explained(str(error), site, driver.reasons, left_out)) from None
-    if answers is None:
-        raise PeerError("stopped before the batch was answered; run it again to resume it")
+    answers, moved = asyncio.run(run())
     facts = facts_of(site.terms, site.name, answers)
     facts["seconds"] = round(time.monotonic() - began, 2)
-    facts["megabytes"] = round(driver.sessions.bytes / 1e6, 3)
+    facts["megabytes"] = round(moved / 1e6, 3)
     return facts, answers
 
 
-def _explained(said: str, site: Site, reasons: Mapping[str, str], left_out: list[str]) -> str:
-    """Return why a query failed, with whom, and where that site was looked for."""
-    guardian = site.terms.guardian
-    if not said.startswith(f"{guardian} "):
-        # Streams that ended because the query had failed are no reason for it.
-        return f"{said} ({'; '.join(left_out)})" if left_out else said
-    where = f"addresses.{guardian} is {site.addresses[guardian]}"
-    return f"{said} ({'; '.join(filter(None, (reasons.get(guardian), where)))})"
+def check(site: Site, role: str) -> list[dict[str, str]]:
+    """Try all that a program needs, and greet every peer; nothing is charged.
+
+    Returns a row for each thing looked at: what, "ok" or "failed", and why.
+    """
+    network = network_of(site, role)
+    hello = m.Hello(site.terms.digest(), SecureEngine.name)
+    looks: dict[str, Callable[[], Any]] = {
+        "terms": lambda: f"digest {hello.terms[:12]}",
+        "own certificate": lambda: (network.own.read(), read_one(site.certificate).short)[1],
+        "secure engine": lambda: SecureEngine().name,
+    }
+    if role == ANSWERING:
+        looks["model"] = lambda: ", ".join(SiteModel.load(str(site.model)).labels)
+    for peer in sorted(site.callers(role) | {*site.callees(role)}):
+        looks[f"certificate of {peer}"] = lambda p=peer: network.trust.of(p)[0].short  # type: ignore[misc]
+    for peer, address in network.addresses.items():
+        looks[f"{peer} at {address}"] = lambda p=peer: (
+            asyncio.run(network.call(p, hello, 10.0)).kind
+        )  # type: ignore[misc]
+    rows = []
+    for what, look in looks.items():
+        try:
+            result, why = "ok", look()
+        except PrivoteError as error:
+            result, why = "failed", m.printable(str(error))
+        rows.append({"check": what, "result": result, "why": why})
+    return rows
 
 
-def begin(site: Site, log: Say) -> None:
+def warn_of_modes(site: Site) -> None:
     """Log what must be known first: which files others can read, or change."""
     for key, path, others in (
         ("model", site.model, stat.S_IRGRP | stat.S_IROTH),
@@ -301,19 +336,12 @@ def begin(site: Site, log: Say) -> None:
             continue
         if path.absolute().parent.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH):
             what = "changed" if key == "trust" else "read"
-            log(f"WARNING: {key} {str(path)!r} can be {what} by others: chmod go-rwx {path}")
+            log(f"others can have {key} {what}", WARNING, path=str(path), advice="chmod go-rwx")
 
 
-def _warn_of_clipping(X: Any, bound: float, log: Say) -> None:
+def _warn_of_clipping(X: Any, bound: float) -> None:
     """Say how many rows lie outside what the models were promised: they are not what was asked."""
     outside = int((np.asarray((abs(X) > bound).sum(axis=1)).ravel() > 0).sum())
     if outside:
-        log(
-            f"warning: {outside} of {X.shape[0]} rows have values beyond bound={bound:g} of the "
-            "terms and are clipped to it; are they on the same scale as the models' rows?"
-        )
-
-
-def _stop_on_signals(driver: Driver) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: driver.stop())
+        why = "are they on the same scale as the models' rows?"
+        log("rows are clipped", WARNING, rows=outside, of=X.shape[0], bound=bound, why=why)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from ..ledger import Budget
 from ..planning import forecast
 from ..release import forecast_in_words
 from .charges import Prices
-from .roles import CLEAR, LabelledBatch
+from .parties import CLEAR, LabelledBatch
 from .terms import Terms
 
 
@@ -113,25 +112,21 @@ def _noise(facts: dict[str, Any]) -> list[str]:
             "guardian: anyone who sees both these labels and its noise knows the tallies."
         ]
     voters, missing = facts["voters"], facts["voters"] - len(facts["parties"])
-    said = {}
+    lines = [
+        f"Noise: each of the {voters} answering sites draws a share; nobody knows the sum. Any "
+        f"{voters - 1} shares together have the sigma above. So epsilon also holds against each "
+        "site, which knows its own share, and against the guardian if it knows at most one.",
+        f"Shares of missing sites, which the guardian drew and knows: {missing}.",
+    ]
     for known, left in facts["noise_if_known"].items():
         budget = "no epsilon, since too few voters remain for other querying sites"
         if left["epsilon"] is not None:
             budget = f"epsilon {rounded_up(left['epsilon'], 4)}"
-        said[int(known)] = f"sigma {left['sigma']:g}, {budget}"
-    lines = [
-        f"Noise: each of the {voters} answering sites draws a share; nobody knows the sum. Any "
-        f"{voters - 1} shares together have the sigma above. So epsilon also holds against each "
-        "site, which knows its own share, and against the guardian if it knows at most one."
-    ]
-    if missing:
-        lines.append(f"The guardian drew, and knows, the shares of missing sites: {missing}.")
-    if missing in said:
-        lines.append(f"If all batches were like this, against it: {said[missing]}.")
-    return lines + [
-        f"Against anyone who knows {known} shares, the guarantee is: {left}."
-        for known, left in said.items()
-    ]
+        lines.append(
+            f"Against anyone who knows {known} shares in every batch, the guarantee is: sigma "
+            f"{left['sigma']:g}, {budget}."
+        )
+    return lines
 
 
 def statement(facts: dict[str, Any]) -> str:
@@ -195,19 +190,6 @@ def allowance_said(facts: dict[str, Any]) -> str | None:
     return f"{least} {unit}s per site in total; {least / facts['queries']:.2g} per row"
 
 
-@dataclass(frozen=True)
-class _Stated:
-    """The facts of a batch as what states a guarantee."""
-
-    known: dict[str, Any]
-
-    def facts(self) -> dict[str, Any]:
-        return self.known
-
-    def statement(self) -> str:
-        return statement(self.known)
-
-
 def write(folder: Path, facts: dict[str, Any], terms: Terms, answers: LabelledBatch) -> None:
     """Write ``labels.npz``, ``statement.txt`` and the same as ``statement.json``."""
     with complete(folder / "labels.npz", force=True) as part, part.open("wb") as stream:
@@ -215,6 +197,7 @@ def write(folder: Path, facts: dict[str, Any], terms: Terms, answers: LabelledBa
             stream,
             labels=answers.labels,
             label_names=np.array(terms.labels),
+            feature_names=np.array([] if isinstance(terms.features, int) else terms.features),
             written=json.dumps(written(1)),
         )
-    write_statement(_Stated(facts), folder / "statement.txt")
+    write_statement(statement(facts), facts, folder / "statement.txt")

@@ -11,18 +11,25 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Annotated, Any, Literal, get_type_hints
+
+from msgspec import Meta, ValidationError, convert
 
 from ..accounting.renyi import check_delta
-from ..errors import InputError, UnavailableError, positive, whole
+from ..errors import InputError, UnavailableError
 from ..mechanisms import Mechanism, mechanism_of
 from ..votes.names import folded
 from .counted import Counted, counted
-from .messages import ANSWERING, DECISION, GUARDIAN, HEAD_BYTES, QUERYING, is_name
+from .messages import ANSWERING, DECISION, GUARDIAN, HEAD_BYTES, QUERYING, Name
 from .noise import SharedNoise
 
-_GUARANTEES = ("allowance", "worst-case")
-_NOISES = ("guardian", "sites")
+Whole = Annotated[int, Meta(ge=1)]
+Positive = Annotated[float, Meta(gt=1e-150, lt=1e150)]
+Texts = Annotated[tuple[Annotated[str, Meta(pattern=r"\S")], ...], Meta(min_length=1)]
+Names = Annotated[tuple[Name, ...], Meta(min_length=1)]
+_PROMISE = frozenset(
+    ("labels", "mechanism", "guarantee", "epsilon", "delta", "parties", "queriers", "noise")
+)
 _LARGEST_NOISE = 1 << 50  # forty times it and any margin add up within an int64
 
 
@@ -32,8 +39,13 @@ class Terms:
 
     Parameters
     ----------
-    name, labels, features
-        Of the coalition; the labels it votes on; the number of inputs of every model.
+    name, labels
+        Of the coalition; the labels it votes on.
+    features
+        The names of a row's features: rows are matched by them. With an ``embedding``: how many
+        numbers it makes of a picture or a text.
+    embedding
+        The public embedding that makes numbers of pictures or texts, by name; every site uses it.
     bound, bits
         The querying party clips its inputs to [-bound, bound] and rounds them to ``bits`` bits.
     mechanism
@@ -63,46 +75,44 @@ class Terms:
         Seconds to wait for a peer, a session of the secure engine included.
     """
 
-    name: str
-    labels: tuple[str, ...]
-    features: int
+    name: Annotated[str, Meta(pattern=r"\S", max_length=100)]
+    labels: Texts
+    features: Texts | Whole
     mechanism: Mechanism
-    epsilon: float
+    epsilon: Positive
     delta: float
-    guardian: str
-    parties: tuple[str, ...]
-    queriers: tuple[str, ...]
-    guarantee: str = "allowance"
-    bound: float = 8.0
-    bits: int = 20
-    minimum: int = 2
-    most_queries: int = 1000
-    noise: str = "guardian"
-    timeout: float = 120.0
+    guardian: Name
+    parties: Names
+    queriers: Names
+    guarantee: Literal["allowance", "worst-case"] = "allowance"
+    bound: Positive = 8.0
+    bits: Whole = 20
+    minimum: Annotated[int, Meta(ge=2)] = 2  # one ballot alone is no vote
+    most_queries: Whole = 1000
+    noise: Literal["guardian", "sites"] = "guardian"
+    timeout: Positive = 120.0
+    embedding: str | None = None
     #: How the mechanism's ballots are counted here.
     counted: Counted = field(init=False, repr=False, compare=False)
     #: The noise of the sites; None if it is the guardian's.
     shared: SharedNoise | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.strip() or len(self.name) > 100:
-            raise InputError("name", "must be a text of 1 to 100 characters", self.name)
-        self._put("labels", _texts("labels", self.labels))
-        for name in ("parties", "queriers"):
-            self._put(name, _sites(name, getattr(self, name)))
-        for name in ("features", "bits", "most_queries"):
-            self._put(name, whole(name, getattr(self, name)))
-        self._put("minimum", whole("minimum", self.minimum, 2))  # one ballot alone is no vote
-        for name in ("bound", "epsilon", "timeout"):
-            self._put(name, positive(name, getattr(self, name)))
+        hints = get_type_hints(type(self), include_extras=True)
+        for name in (item.name for item in fields(self) if item.init and item.name != "mechanism"):
+            value = getattr(self, name)
+            try:
+                self._put(name, convert(value, hints[name]))
+            except ValidationError as error:
+                raise InputError(name, f"is wrong: {error}", value) from None
+        for name in ("labels", "features", "parties", "queriers"):
+            values = getattr(self, name)
+            if isinstance(values, tuple) and len({*values}) < len(values):
+                raise InputError(name, "must be different texts", values)
+        if isinstance(self.features, int) == (self.embedding is None):
+            rule = "must be names or, exactly with an `embedding`, a number"
+            raise InputError("features", rule, self.features)
         self._put("delta", check_delta(self.delta))
-        if self.guarantee not in _GUARANTEES:
-            known = "' or '".join(_GUARANTEES)
-            raise InputError(
-                "guarantee", f"must be '{known}' (nobody sees a tally)", self.guarantee
-            )
-        if self.noise not in _NOISES:
-            raise InputError("noise", f"must be '{_NOISES[0]}' or '{_NOISES[1]}'", self.noise)
         self._check_sites()
         self._check_mechanism()
 
@@ -112,19 +122,13 @@ class Terms:
     def _check_sites(self) -> None:
         if DECISION in self.parties:
             raise InputError("parties", f"must not be called {DECISION!r}, a session's own name")
-        _sites("guardian", (self.guardian,))
         if self.guardian in (*self.parties, *self.queriers):
             raise InputError(
-                "guardian",
-                f"must be a site of its own, got {self.guardian!r}, which asks or answers",
+                "guardian", "must be a site of its own that neither asks nor answers", self.guardian
             )
         # A ledger compares names folded: two sites would have one budget, charged once.
         if len({folded(site) for site in self.sites}) < len(self.sites):
-            raise InputError(
-                "parties",
-                "must differ in more than case",
-                self.sites,
-            )
+            raise InputError("parties", "must differ in more than case", self.sites)
         fewest = min(len(self.voters(querier)) for querier in self.queriers)
         if fewest < self.minimum:
             raise InputError(
@@ -174,6 +178,11 @@ class Terms:
         }.get(role, False)
 
     # -- how ---------------------------------------------------------------------------------------
+
+    @property
+    def inputs(self) -> int:
+        """How many numbers a row has."""
+        return self.features if isinstance(self.features, int) else len(self.features)
 
     @property
     def priced(self) -> Mechanism | SharedNoise:
@@ -246,36 +255,16 @@ class Terms:
 
         Other terms (time-outs, the longest batch) may change without a charge being lost.
         """
-        on = {
-            "labels",
-            "mechanism",
-            "guarantee",
-            "epsilon",
-            "delta",
-            "parties",
-            "queriers",
-            "noise",
-        }
-        return _digest({key: value for key, value in self.to_dict().items() if key in on})
+        return self._digest_of(_PROMISE)
+
+    def meaning(self) -> str:
+        """Return a digest of what the labels of given rows mean."""
+        return self._digest_of(_PROMISE | {"features", "embedding", "bound", "bits"})
+
+    def _digest_of(self, names: frozenset[str]) -> str:
+        return _digest({key: value for key, value in self.to_dict().items() if key in names})
 
 
 def _digest(plain: dict[str, Any]) -> str:
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _texts(name: str, values: Any) -> tuple[str, ...]:
-    if isinstance(values, str) or not isinstance(values, list | tuple) or not values:
-        raise InputError(name, "must be a list of texts that is not empty", values)
-    if not all(isinstance(v, str) and v.strip() for v in values) or len({*values}) != len(values):
-        raise InputError(name, "must be different texts", values)
-    return tuple(values)
-
-
-def _sites(name: str, values: Any) -> tuple[str, ...]:
-    for value in (checked := _texts(name, values)):
-        if not is_name(value):
-            raise InputError(
-                name, "must be names of letters, digits, dots and dashes, at most 64 long", value
-            )
-    return checked

@@ -257,8 +257,8 @@ def check(
     was edited, or comes from elsewhere. Exits with 4 if the ledger itself does not verify.
 
     The ledger recorded digests when the run was committed and delivered. A file is compared as it
-    is; of a text also its words, and of a saved release also what was drawn and its statement. What
-    a release was turned into later, such as labels decided otherwise, is made of what was drawn.
+    is; of a text also its words, and of a saved release also its guarantee, which names what was
+    drawn. What it was turned into later, such as labels decided otherwise, is made of that.
 
     Parameters
     ----------
@@ -290,15 +290,15 @@ def check(
 def _digests(path: Path) -> list[str]:
     """Return the digests by which a ledger may know a file."""
     from privote.files import check_file
-    from privote.ledger import digest_of, digest_of_text
+    from privote.ledger import digest_of_text
     from privote.release import Release
 
     content = check_file(path, "files").read_bytes()
     digests = [sha256(content).hexdigest()]
     if path.suffix == ".npz":
-        release = Release.load(path)
-        outcome = release.labels if release.tallies is None else release.tallies
-        return [*digests, digest_of(outcome), digest_of_text(release.statement())]
+        # It loads only if its labels are what these facts say was drawn, or are made of it.
+        facts = jsonlib.dumps(Release.load(path).guarantee.facts(), sort_keys=True)
+        return [*digests, digest_of_text(facts)]
     try:
         text = content.decode()
     except UnicodeDecodeError:

@@ -7,16 +7,18 @@ attribute that is not mentioned has the *first* value of its list, or 0: for ``{
 
 from __future__ import annotations
 
+import csv
+import math
 import re
 from array import array
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from privote.errors import InputError, shown
 
@@ -54,7 +56,7 @@ def mulan(path: str | Path, xml: str | Path | None = None) -> MultiLabelData:
     file = Path(path)
     attributes, table = read_arff(lines_of(file, MULAN), str(file))
     names = _label_names(_beside(file) if xml is None else Path(xml))
-    places = {attribute.name: place for place, attribute in enumerate(attributes)}
+    places = {name: place for place, name in enumerate(attributes)}
     unknown = [name for name in names if name not in places]
     if unknown:
         raise InputError(f"{file} has no attribute {unknown[0]!r}, which its .xml names as a label")
@@ -66,7 +68,7 @@ def mulan(path: str | Path, xml: str | Path | None = None) -> MultiLabelData:
         X=X,
         Y=_votes(Y if isinstance(Y, np.ndarray) else Y.toarray(), names, file),
         label_names=names,
-        feature_names=tuple(attributes[place].name for place in features),
+        feature_names=tuple(attributes[place] for place in features),
         ids=np.array([f"{stem}:{row}" for row in range(table.shape[0])], dtype=np.str_),
         name=stem,
     )
@@ -114,156 +116,104 @@ def _votes(
 
 # -- attribute-relation files ----------------------------------------------------------------------
 
-
-@dataclass(frozen=True)
-class Attribute:
-    """One column: its name and, if it is nominal, the number that stands for each value."""
-
-    name: str
-    values: dict[str, float] | None = None
-
-    @property
-    def omitted(self) -> float:
-        """What a sparse row means by not mentioning it."""
-        return next(iter(self.values.values())) if self.values else 0.0
-
-    def number(self, text: str) -> float:
-        """Return the number for a value as it is written; ValueError if it is none."""
-        if self.values is not None and text in self.values:
-            return self.values[text]
-        plain = _unquoted(text)
-        if plain == "?":
-            return float("nan")
-        if self.values is None:
-            return float(plain)
-        if plain in self.values:
-            return self.values[plain]
-        # "1.0" for a value that was declared as "1"
-        same = [code for word, code in self.values.items() if float(word) == float(plain)]
-        if not same:
-            raise ValueError
-        return same[0]
+Codes = dict[str, float] | None  # the number that stands for each value of a list
 
 
-def read_arff(lines: Iterable[str], where: str) -> tuple[list[Attribute], Any]:
-    """Return the attributes of an ARFF file, given as its lines, and its values.
+def read_arff(lines: Iterable[str], where: str) -> tuple[list[str], Any]:
+    """Return the names of the attributes of an ARFF file, given as its lines, and its values.
 
     Values are (records, attributes): an array, or a ``csr_array`` of a large sparse file; ``where``
     is the file's name, for errors.
     """
-    numbered = (
-        (number, text)
-        for number, line in enumerate(lines, 1)
-        if (text := line.strip()) and not text.startswith("%")
-    )
-    attributes = _header(numbered, where)
+    attributes, begun, sparse = dict[str, Codes](), False, False
     sizes, columns, values = array("q"), array("q"), array("d")
-    sparse = False
-    for number, text in numbered:
-        sparse = text.startswith("{") if not sizes else sparse
+    for line, full in enumerate(lines, 1):
+        text = full.strip()
+        if not text or text.startswith("%"):
+            continue
         try:
-            row = _row(text, attributes, sparse)
-        except ValueError as error:
-            raise InputError(
-                f"{where}, line {number}: {error.args[0]}", sealed=f"it is {shown(text)}"
-            ) from None
-        sizes.append(len(row))
-        values.extend(row.values())
-        if sparse:
-            columns.extend(row)
-    if not sparse:
-        return attributes, np.array(values).reshape(len(sizes), len(attributes))
-    rows = np.repeat(np.arange(len(sizes)), sizes)
-    return attributes, _matrix(attributes, len(sizes), rows, np.array(columns), np.array(values))
+            if begun:
+                sparse = text.startswith("{") if not sizes else sparse
+                row = _row(text, [*attributes.values()], sparse)
+                sizes.append(len(row))
+                columns.extend(row)
+                values.extend(row.values())
+            else:
+                begun = _declared(text, attributes)
+        except (ValueError, IndexError, csv.Error):
+            sealed = f"it is {shown(text)}"  # a record, or what stands where one does
+            raise InputError(f"{where}, line {line}: must be ARFF", sealed=sealed) from None
+    if not begun:
+        raise InputError(f"{where}: no @data line; is this an ARFF file?")
+    omitted = np.array(
+        [next(iter(codes.values())) if codes else 0.0 for codes in attributes.values()]
+    )
+    rows, shape = np.repeat(np.arange(len(sizes)), sizes), (len(sizes), len(attributes))
+    if sparse and math.prod(shape) > _CELLS and not omitted.any():
+        return [*attributes], csr_array((np.array(values), (rows, np.array(columns))), shape=shape)
+    table = np.tile(omitted, (len(sizes), 1))
+    table[rows, np.array(columns, np.int64)] = values
+    return [*attributes], table
 
 
-def _matrix(attributes: list[Attribute], records: int, rows: Any, columns: Any, values: Any) -> Any:
-    """Return the entries of a sparse file as a matrix (records, attributes)."""
-    from scipy.sparse import csr_array
-
-    omitted = np.array([attribute.omitted for attribute in attributes])
-    if records * len(attributes) > _CELLS and not omitted.any():
-        return csr_array((values, (rows, columns)), shape=(records, len(attributes)))
-    table = np.tile(omitted, (records, 1))
-    table[rows, columns] = values
-    return table
-
-
-def _header(numbered: Iterator[tuple[int, str]], where: str) -> list[Attribute]:
-    attributes: list[Attribute] = []
-    for number, text in numbered:
-        keyword = text.split(maxsplit=1)[0].lower()
-        if keyword == "@data":
-            if not attributes:
-                raise InputError(f"{where}: @data comes before any @attribute")
-            return attributes
-        if keyword == "@attribute":
-            try:
-                attributes.append(_attribute(text))
-            except ValueError:
-                rule = "an attribute must be a name, and numeric or a list of values"
-                raise InputError(f"{where}, line {number}: {rule}; got {text[:60]!r}") from None
-        elif keyword != "@relation":
-            sealed = f"it is {shown(text)}"  # where @data is missing, a record
-            raise InputError(f"{where}, line {number}: not ARFF", sealed=sealed)
-    raise InputError(f"{where}: no @data line; is this an ARFF file?")
-
-
-def _attribute(text: str) -> Attribute:
-    match = _ATTRIBUTE.fullmatch(text)
-    if match is None:
+def _declared(text: str, attributes: dict[str, Codes]) -> bool:
+    """Take in a line of the header; return whether data follow. ValueError if it is none."""
+    keyword = text.split(maxsplit=1)[0].lower()
+    if keyword == "@attribute":
+        match = _ATTRIBUTE.fullmatch(text)
+        if match is None:
+            raise ValueError
+        name, kind = re.sub(r"\\(.)", r"\1", match[1].strip("'\"")), match[2].strip()
+        attributes[name] = None if kind.partition(" ")[0].lower() in _NUMERIC else _codes(kind)
+    elif keyword not in ("@relation", "@data") or (keyword == "@data" and not attributes):
         raise ValueError
-    name, kind = re.sub(r"\\(.)", r"\1", match[1].strip("'\"")), match[2].strip()
-    if kind.partition(" ")[0].lower() in _NUMERIC:
-        return Attribute(name)
-    if not (kind.startswith("{") and kind.endswith("}")):
-        raise ValueError
-    declared = [_unquoted(value) for value in kind[1:-1].split(",")]
-    if not all(declared):
+    return keyword == "@data"
+
+
+def _codes(kind: str) -> Codes:
+    """Return the number for each value of a list: itself, or its place if any is no number."""
+    words = _cells(kind[1:-1])
+    if kind[0] + kind[-1] != "{}" or not all(words):
         raise ValueError
     try:
-        return Attribute(name, {value: float(value) for value in declared})
+        return {word: float(word) for word in words}
     except ValueError:
-        return Attribute(name, {value: float(code) for code, value in enumerate(declared)})
+        return {word: float(place) for place, word in enumerate(words)}
 
 
-def _row(text: str, attributes: list[Attribute], sparse: bool) -> dict[int, float]:
-    """Return the values of a row by their columns; ValueError says what is wrong."""
+def _row(text: str, codes: list[Codes], sparse: bool) -> dict[int, float]:
+    """Return the values of a row by their columns; ValueError if one is none."""
     if not sparse:
-        texts = text.split(",")
-        if len(texts) != len(attributes):
-            raise ValueError(f"{len(texts)} values for {len(attributes)} attributes")
-        entries: Iterable[tuple[int, str]] = enumerate(texts)
-    else:
-        entries = _entries(text, len(attributes))
+        cells = _cells(text)
+        return {
+            at: _value(cell, of) for at, (cell, of) in enumerate(zip(cells, codes, strict=True))
+        }
+    if text[0] + text[-1] != "{}":
+        raise ValueError
     row: dict[int, float] = {}
-    for place, value in entries:
-        if place in row:
-            raise ValueError(f"attribute {place} is mentioned twice")
-        try:
-            row[place] = attributes[place].number(value)
-        except ValueError:
-            name = attributes[place].name
-            raise ValueError(f"what stands there is no value of attribute {name!r}") from None
+    for entry in _cells(text[1:-1]) if text[1:-1].strip() else ():
+        index, value = entry.split(maxsplit=1)
+        if not index.isdecimal() or int(index) in row:
+            raise ValueError
+        row[int(index)] = _value(value, codes[int(index)])
     return row
 
 
-def _entries(text: str, attributes: int) -> Iterator[tuple[int, str]]:
-    """Yield the columns and values that a sparse row mentions."""
-    if not (text.startswith("{") and text.endswith("}")):
-        raise ValueError("a sparse row must stand in braces")
-    for entry in text[1:-1].split(",") if text[1:-1].strip() else ():
-        index, *value = entry.split(maxsplit=1)
-        if not (value and index.isdecimal() and int(index) < attributes):
-            raise ValueError("an entry must be the index of an attribute, and a value")
-        yield int(index), value[0]
-
-
-def _unquoted(text: str) -> str:
-    """Return a value without blanks and quotes around it; ValueError if a quote stands within."""
-    plain = text.strip()
-    if len(plain) >= 2 and plain[0] == plain[-1] and plain[0] in "'\"":
-        plain = plain[1:-1]
-    if "'" in plain or '"' in plain:
+def _cells(text: str) -> list[str]:
+    """Return the values of a list, without the quotes around them."""
+    quote = "'" if "'" in text else '"'
+    (cells,) = csv.reader([text], quotechar=quote, escapechar="\\", skipinitialspace=True)
+    plain = [cell.strip().strip("'\"") for cell in cells]
+    if any(mark in cell for cell in plain for mark in "'\""):
         raise ValueError
     return plain
+
+
+def _value(text: str, codes: Codes) -> float:
+    """Return the number for a value as it is written: "1.0" stands for "1", too."""
+    if text == "?":
+        return math.nan
+    if codes is None or text in codes:
+        return float(text) if codes is None else codes[text]
+    (code,) = {code for word, code in codes.items() if float(word) == float(text)}
+    return code

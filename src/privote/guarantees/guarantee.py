@@ -22,6 +22,7 @@ import numpy as np
 from .._version import __version__
 from ..accounting.renyi import rounded_up
 from ..accounting.sanitize import published_cost_2018
+from ..errors import InputError, finite
 from ..ledger import Standing
 from ..mechanisms.base import describe
 
@@ -315,6 +316,9 @@ class Guarantee:
     @classmethod
     def of_facts(cls, facts: Mapping[str, Any]) -> Guarantee:
         """Return the guarantee that :meth:`facts` is about."""
+        for name in ("epsilon", "delta"):
+            if facts[name] is not None and finite(name, facts[name]) < 0:
+                raise InputError(name, "must not be negative", facts[name])
         values = dict(facts)
         values["terms"] = next((_TERMS[name](**of) for name, of in facts["terms"].items()), None)
         standing, allowance = facts["standing"], facts["allowance"]

@@ -48,7 +48,7 @@ class Records:
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """Who is charged for a training, and where the fitted model goes.
+    """Who is charged for a training, how it runs, and where the fitted model goes.
 
     Attributes
     ----------
@@ -62,6 +62,8 @@ class Delivery:
         Writes the fitted estimator that it is given, and returns the SHA-256 of its files, by name.
     resume
         Finish the run of an earlier call with the same arguments, at no further charge.
+    electorate, size_public, seed, progress
+        See :class:`privote.PATEClassifier`.
     """
 
     account: Account = field(default_factory=Account)
@@ -69,6 +71,15 @@ class Delivery:
     output: str | None = None
     write: Write = lambda _: {}
     resume: bool = False
+    electorate: str | None = None
+    size_public: bool = False
+    seed: int | None = None
+    progress: Callable[[str, int, int], None] | None = None
+
+    def say(self, what: str, done: int, total: int) -> None:
+        """Tell whoever wants to know how far a stage is."""
+        if self.progress is not None:
+            self.progress(what, done, total)
 
 
 def about(public: Any, **terms: Any) -> dict[str, Any]:

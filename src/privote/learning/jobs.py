@@ -17,7 +17,7 @@ from ..errors import InputError
 from ..guarantees import Guarantee
 from ..ledger import Account
 from ..release import Release
-from ..votes.tables import RawTable, as_csv, open_table
+from ..votes.tables import as_csv, open_table
 from .delivery import Delivery, Records
 from .embedding import Landmarks
 from .methods import check_method, expected
@@ -247,8 +247,18 @@ def trained(
         ids=private.ids,
         groups=private.groups,
     )
-    delivery = Delivery(account=job.account, output=output, write=deliver, resume=resume)
-    model.learn(records, delivery, electorate=job.electorate, seed=job.seed, progress=progress)
+    model.learn(
+        records,
+        Delivery(
+            account=job.account,
+            output=output,
+            write=deliver,
+            resume=resume,
+            electorate=job.electorate,
+            seed=job.seed,
+            progress=progress,
+        ),
+    )
     return outcome
 
 
@@ -298,66 +308,67 @@ def _judge(job: Job, model: Any, test: MultiLabelData) -> Judgement:
     )
 
 
-def _read(job: Job) -> tuple[MultiLabelData, MultiLabelData | None, MultiLabelData | None]:
+Sides = tuple[MultiLabelData, MultiLabelData | None, MultiLabelData | None]
+
+
+def _read(job: Job) -> Sides:
     """Return private, public and test rows; only votes need public ones."""
     if job.table is not None:
         return _folder(job, job.table)
-    if Path(job.data).suffix not in tables.SUFFIXES:
+    suffix, others = Path(job.data).suffix, (job.public, job.test)
+    if suffix not in tables.SUFFIXES:
         if Path(job.data).is_file():
             known = ", ".join(tables.SUFFIXES)
             rule = f"must be a table ({known}) or a data set by name{as_csv(job.data)}"
             raise InputError("X", rule, job.data)
-        if job.public is not None or job.test is not None:
+        if others != (None, None):
             raise InputError("`public` and `test` need a table: a data set given by name is split")
-        sides = open_data(job.data).split()
-        return _embedded(job, sides.private, sides.public, sides.test)
+        return _named(job)
     if job.public is not None and job.public.exists() and job.public.samefile(job.data):
         raise InputError("public", "must not be the private rows: public rows are not protected")
-    if not _is_arrays(job.data):
+    if suffix != ".npz":
         return _tables(job)
     private = tables.table(job.data, labels=job.labels)
     if not private.label_names:
         raise InputError("labels", "must name the labels of the private table")
+    for path in filter(None, others):
+        if path.suffix != ".npz":
+            raise InputError(f"{path.name} must be .npz, like the private rows")
     public, test = (
-        None if path is None else _arrays(path, private) for path in (job.public, job.test)
+        None if path is None else tables.table(path, labels=private.label_names) for path in others
     )
     return private, public, test
 
 
-def _arrays(path: Path, private: MultiLabelData) -> MultiLabelData:
-    if not _is_arrays(path):
-        raise InputError(f"{path.name} must be .npz, like the private rows")
-    return tables.table(path, labels=private.label_names)
-
-
-def _tables(job: Job) -> tuple[MultiLabelData, MultiLabelData | None, MultiLabelData | None]:
+def _tables(job: Job) -> Sides:
     """Return tables; their features are the columns of the public one, if there is one."""
     if not job.labels:
         raise InputError("labels", "must name the columns of the private table that are labels")
     names = {"id_column": job.id_column, "group_column": job.group_column}
-    public = None if job.public is None else open_table(job.public, "public")
+    sheet = None if job.public is None else open_table(job.public, "public")
     features = job.columns
-    if features is None and public is not None:
-        features = tuple(tables.features_of(public, [*job.labels, *names.values()]))
+    if features is None and sheet is not None:
+        features = tuple(tables.features_of(sheet, [*job.labels, *names.values()]))
     data = open_table(job.data, "X")
     private = tables.raw_table(data, labels=job.labels, features=features, **names)
-    test = None if job.test is None else _like(private, job, open_table(job.test, "test"))
-    if public is not None:
-        return private, _like(private, job, public, public=True), test
-    return _without_public(private), None, None if test is None else tables.as_numbers(test)
+    same, test = private.feature_names, None
+    if job.test is not None:
+        test = tables.raw_table(open_table(job.test, "test"), labels=job.labels, features=same)
+    if sheet is not None:
+        return private, tables.raw_table(sheet, features=same), test
+    try:
+        return tables.as_numbers(private), None, None if test is None else tables.as_numbers(test)
+    except InputError as error:
+        raise InputError(
+            "public",
+            "must be given: public rows (which are not protected) are needed to encode words, "
+            "dates and gaps, and are what votes label. Without them every feature must be a "
+            f"finite number, and {error.argument} is not one",
+            sealed=error.sealed,
+        ) from None
 
 
-def _like(
-    private: MultiLabelData, job: Job, sheet: RawTable, *, public: bool = False
-) -> MultiLabelData:
-    """Read a table with the features of the private one; its other columns do not matter."""
-    labels = () if public else job.labels
-    return tables.raw_table(sheet, labels=labels, features=private.feature_names)
-
-
-def _folder(
-    job: Job, table: Path
-) -> tuple[MultiLabelData, MultiLabelData | None, MultiLabelData | None]:
+def _folder(job: Job, table: Path) -> Sides:
     """Return the sides of a folder of pictures; a table of test rows lies beside its pictures."""
     home, public = Path(job.data), None
     if job.columns is not None:
@@ -376,39 +387,21 @@ def _folder(
     return private, public, test
 
 
-def _without_public(private: MultiLabelData) -> MultiLabelData:
-    """Return a table's features as numbers, if they are: else public rows say how to read it."""
-    try:
-        return tables.as_numbers(private)
-    except InputError as error:
-        raise InputError(
-            "public",
-            "must be given: public rows (which are not protected) are needed to encode words, "
-            "dates and gaps, and are what votes label. Without them every feature must be a "
-            f"finite number, and {error.argument} is not one",
-            sealed=error.sealed,
-        ) from None
-
-
-def _embedded(
-    job: Job, *sides: MultiLabelData
-) -> tuple[MultiLabelData, MultiLabelData, MultiLabelData]:
-    """Return the sides with features; pixels of scenes become similarities to public ones.
+def _named(job: Job) -> Sides:
+    """Return the sides of a data set by name; pixels of scenes become similarities to public ones.
 
     What looks at images gets the pixels.
     """
-    private, public, test = sides
-    if private.name == "scenes" and job.on_images:
-        shape = (-1, 1, SCENE_SIDE, SCENE_SIDE)
-        private, public, test = (replace(side, X=side.X.reshape(shape)) for side in sides)
-    elif private.name == "scenes":
-        landmarks = Landmarks().fit(public.X)
-        private, public, test = (replace(side, X=landmarks.transform(side.X)) for side in sides)
+    split = open_data(job.data).split()
+    if split.private.name != "scenes":
+        return split.private, split.public, split.test
+    shape = (-1, 1, SCENE_SIDE, SCENE_SIDE)
+    landmarks = Landmarks().fit(split.public.X)
+    private, public, test = (
+        replace(side, X=side.X.reshape(shape) if job.on_images else landmarks.transform(side.X))
+        for side in (split.private, split.public, split.test)
+    )
     return private, public, test
-
-
-def _is_arrays(path: str | Path) -> bool:
-    return Path(path).suffix == ".npz"
 
 
 def _rows(data: MultiLabelData) -> Any:

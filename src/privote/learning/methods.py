@@ -18,7 +18,7 @@ from ..errors import InputError, positive, whole
 
 _VOTES = ("mechanism", "guarantee", "queries", "student", "embedding", "n_jobs")
 _AND = ("electorate",)  # which is given to fit
-_NETWORK = ("network", "weights", "epochs", "frozen", "device", "hours")
+_NETWORK = ("network", "weights", "epochs", "frozen", "device")
 #: Every method, and which settings it takes, by the names of its estimator.
 METHODS: Mapping[str, tuple[str, ...]] = {
     "teachers": (*_VOTES, *_AND, "teacher", "n_teachers", "threshold", *_NETWORK),

@@ -23,14 +23,11 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import issparse
-from threadpoolctl import threadpool_info, threadpool_limits
 
 from ..errors import InputError, finite, whole
 from ..votes.cube import BallotSource, SparseBlock
@@ -204,8 +201,7 @@ POOL_ROWS = 4096
 _CELLS = 1 << 20  # of double precision: 8 MiB a slab
 _TIES = 1e-9  # relative: pairs exactly at the quantile are in, however their distance was rounded
 _TABLE_CELLS = 1 << 22  # of a table of distances between public rows
-_BLOCK_CELLS = 1 << 21  # products held at once by each thread: 8 MiB
-_KEEP_BYTES = 1 << 31  # a single-precision copy of the private rows up to this size is kept
+_BLOCK_CELLS = 1 << 21  # products held at once: 8 MiB
 _UNSURE_CELLS = 1 << 20
 _ROUNDING = 2.0**-24  # of single precision
 _NEVER = -4.0  # a score below every bar: euclidean bars lie in [-1/2, 1/2]
@@ -320,16 +316,6 @@ def _table(left: Floats, right: Floats, metric: str) -> Floats:
     return np.asarray(np.sqrt(np.maximum(square, 0.0)))
 
 
-@dataclass(frozen=True)
-class _Questions:
-    """One side of a product: public rows as they are and as they are multiplied, radii and bars."""
-
-    rows: Floats
-    radii: Floats
-    factors: Singles
-    bars: Floats
-
-
 class RadiusSearch:
     """Finds all private rows within a radius of public ones.
 
@@ -346,29 +332,19 @@ class RadiusSearch:
     def __init__(self, private: RowTable, public: RowTable, metric: str, radii: Floats) -> None:
         self._private, self._public, self._metric = private, public, metric
         self._radii = radii
-        self._centre, self._reach = np.zeros(public.features), 1.0
-        if metric == "euclidean":
-            self._place()
-        self._columns = private.features + (metric == "euclidean")
+        self._centre, self._extent = np.zeros(public.features), 1.0
+        if metric == "euclidean":  # the mean at the origin, and whoever may be near within length 1
+            slabs = public.slabs()
+            self._centre = sum(
+                (public.slab(*slab).sum(axis=0) / public.rows for slab in slabs),
+                start=self._centre,
+            )
+            far = max(float(_squares(public.slab(*slab) - self._centre).max()) for slab in slabs)
+            self._extent = (np.sqrt(far) + float(radii.max())) * (1 + 1e-6) or 1.0
+        columns = private.features + (metric == "euclidean")
         size = 1.0 if metric == "cosine" else 1.5  # of a score's terms together, at the most
-        steps = (self._columns + 16) * _ROUNDING
+        steps = (columns + 16) * _ROUNDING
         self._margin = 1.01 * size * steps / (1 - steps) if steps < 1 else np.inf
-        self._kept: Singles | None = None
-        if private.rows * self._columns * 4 <= _KEEP_BYTES:
-            kept = np.empty((private.rows, self._columns), np.float32)
-            for start, stop in private.slabs():
-                kept[start:stop] = self._factors(private.slab(start, stop))
-            self._kept = kept
-
-    def _place(self) -> None:
-        """Put the public mean at the origin, and whoever could be near within length 1."""
-        public, slabs = self._public, self._public.slabs()
-        self._centre = sum(
-            (public.slab(*slab).sum(axis=0) / public.rows for slab in slabs),
-            start=np.zeros(public.features),
-        )
-        far = max(float(_squares(public.slab(*slab) - self._centre).max()) for slab in slabs)
-        self._reach = (np.sqrt(far) + float(self._radii.max())) * (1 + 1e-6) or 1.0
 
     def _factors(self, rows: Floats) -> Singles:
         """Return private rows as they are multiplied: (rows, columns).
@@ -378,64 +354,46 @@ class RadiusSearch:
         if self._metric == "cosine":
             return unit(rows).astype(np.float32)
         with np.errstate(over="ignore"):  # too large to square is too far, too
-            scaled = (rows - self._centre) / self._reach
+            scaled = (rows - self._centre) / self._extent
             half = _squares(scaled) / 2
         far = ~(half <= 0.5)
         scaled[far] = 0.0
         score = np.where(far, _NEVER, -half)
         return np.asarray(np.concatenate([scaled, score[:, None]], axis=1), np.float32)
 
-    def _questions(self, places: Places) -> _Questions:
-        rows, radii = self._public.take(places), self._radii[places]
+    def _questions(self, rows: Floats, radii: Floats) -> tuple[Singles, Floats]:
+        """Return public rows as they are multiplied, and the scores from which on one is near."""
         if self._metric == "cosine":
-            bars = 1.0 - np.minimum(radii, 3.0)  # no distance is above 2
-            return _Questions(rows, radii, unit(rows).astype(np.float32), bars)
-        scaled = (rows - self._centre) / self._reach
+            return unit(rows).astype(np.float32), 1.0 - np.minimum(radii, 3.0)  # none is above 2
+        scaled = (rows - self._centre) / self._extent
         factors = np.concatenate([scaled, np.ones((len(rows), 1))], axis=1).astype(np.float32)
-        bars = (_squares(scaled) - (radii / self._reach) ** 2) / 2
-        return _Questions(rows, radii, factors, bars)
+        return factors, (_squares(scaled) - (radii / self._extent) ** 2) / 2
 
     def find(self, places: Places) -> tuple[Places, Places]:
         """Return all pairs of some public rows, by query and then by record: (pairs,) each.
 
         Queries are numbered from 0 in the order they are given.
         """
-        asked = self._questions(places)
-        step = max(64, _BLOCK_CELLS // max(1, len(places)))
-        starts = range(0, self._private.rows, step)
-        blas = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
-        # One product a thread: comparing and gathering then run side by side, too.
-        with (
-            threadpool_limits(1, user_api="blas"),
-            ThreadPoolExecutor(max(blas, default=1)) as pool,
-        ):
-            found = list(pool.map(lambda start: self._block(start, step, asked), starts))
+        rows, radii = self._public.take(places), self._radii[places]
+        factors, bars = self._questions(rows, radii)
+        low = (bars - self._margin).astype(np.float32)[:, None]
+        step, found = max(64, _BLOCK_CELLS // max(1, len(places))), []
+        for start in range(0, self._private.rows, step):
+            slab = self._private.slab(start, min(start + step, self._private.rows))
+            scores = factors @ self._factors(slab).T
+            place = np.flatnonzero(scores >= low)
+            query, record = np.divmod(place, len(slab))
+            inside = scores.reshape(-1)[place] >= (bars + self._margin)[query]
+            unsure = np.flatnonzero(~inside)
+            some = max(1, _UNSURE_CELLS // self._private.features)
+            for first in range(0, len(unsure), some):
+                part = unsure[first : first + some]
+                away = distances(slab[record[part]], rows[query[part]], self._metric)
+                inside[part] = away <= radii[query[part]]
+            found.append((query[inside], record[inside] + start))
         query, record = (np.concatenate(side) for side in zip(*found, strict=True))
-        narrow = query.astype(np.uint16) if len(places) <= 1 << 16 else query  # sorts in one go
-        order = np.argsort(narrow, kind="stable")
+        order = np.argsort(query, kind="stable")
         return query[order], record[order]
-
-    def _block(self, start: int, step: int, asked: _Questions) -> tuple[Places, Places]:
-        """Return the pairs of one block of private rows."""
-        stop = min(start + step, self._private.rows)
-        factors = (
-            self._factors(self._private.slab(start, stop))
-            if self._kept is None
-            else self._kept[start:stop]
-        )
-        scores = asked.factors @ factors.T
-        low = (asked.bars - self._margin).astype(np.float32)
-        place = np.flatnonzero(scores >= low[:, None])
-        query, record = np.divmod(place, stop - start)
-        record += start
-        inside = scores.reshape(-1)[place] >= (asked.bars + self._margin)[query]
-        unsure = np.flatnonzero(~inside)
-        step = max(1, _UNSURE_CELLS // self._private.features)
-        for first in range(0, len(unsure), step):
-            part = unsure[first : first + step]
-            rows, radii = asked.rows[query[part]], asked.radii[query[part]]
-            inside[part] = distances(self._private.take(record[part]), rows, self._metric) <= radii
-        return query[inside], record[inside]
 
 
 def _squares(rows: Floats) -> Floats:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import blake2b
 from math import sqrt
 from numbers import Integral
@@ -34,7 +34,6 @@ from ..votes.names import identities
 from .delivery import Delivery, Records, about
 from .methods import VOTERS
 from .neighbours import NeighbourBallots
-from .networks.image import ImageNetwork, check_time
 from .rows import (
     Floats,
     LabelClassifier,
@@ -46,7 +45,6 @@ from .rows import (
     label_probabilities,
     matching,
     take_rows,
-    warn_of_scikit_learn,
 )
 from .students.classifiers import binarized, train_student
 from .teachers.training import part_names, partition, partition_key, train
@@ -206,28 +204,18 @@ class PATEClassifier(Shown, LabelClassifier):
         """
         if seed is None:  # a simulation protects nobody anyway
             check_apart(X, X_public, "X_public")
-            warn_of_scikit_learn(ledger)
-        account = Account(ledger=ledger, dataset=dataset, budget=budget)
         records = Records(X=X, y=y, public=X_public, ids=ids, groups=groups, classes=classes)
-        return self.learn(
-            records,
-            Delivery(account=account, resume=resume),
+        delivery = Delivery(
+            account=Account(ledger=ledger, dataset=dataset, budget=budget),
+            resume=resume,
             electorate=electorate,
             size_public=size_public,
             seed=seed,
             progress=progress,
         )
+        return self.learn(records, delivery)
 
-    def learn(
-        self,
-        records: Records,
-        delivery: Delivery,
-        *,
-        electorate: str | None = None,
-        size_public: bool = False,
-        seed: int | None = None,
-        progress: Progress | None = None,
-    ) -> PATEClassifier:
+    def learn(self, records: Records, delivery: Delivery) -> PATEClassifier:
         """Train as :meth:`fit` does, and deliver the fitted estimator."""
         if self.voters not in VOTERS:
             raise InputError("voters", f"must be one of {', '.join(VOTERS)}", self.voters)
@@ -238,8 +226,7 @@ class PATEClassifier(Shown, LabelClassifier):
                 "must be given: the public rows that voters label and the student learns from",
             )
         X_public = self._rows(records.public, "X_public", images=True)
-        say = progress or (lambda *_: None)
-        who = VoterNames(records.ids, records.groups, electorate, delivery.account, seed)
+        who = VoterNames(records.ids, records.groups, delivery)
         random = check_random_state(self.random_state)
         start, count = int(random.randint(2**31)), X_public.shape[0]
         if not isinstance(self.random_state, Integral):  # a resumed run asks in the same order
@@ -247,46 +234,41 @@ class PATEClassifier(Shown, LabelClassifier):
         order: Rows = random.permutation(count).astype(np.int64)
         asked = count if self.queries is None else whole("queries", self.queries, 1, count)
         rows = order[:asked]
-        ballots = self._ballots(X, Y, X_public, rows, who, start, say)
-        labelling = self._labelling(ballots, who, count, seed, size_public)
-        terms = {**(delivery.about or about(X_public)), "rows": digest_of(rows)}
+        ballots = self._ballots(X, Y, X_public, rows, who, start)
+        labelling = self._labelling(ballots, who, count, delivery)
 
         def write(release: Release) -> Mapping[str, str]:
             self.release_, self.guarantee_ = release, release.guarantee
             self.public_rows_ = rows[: release.answered]
             if release.tallies is None:
                 warn_of_quality(release)
-            say("training the student", 0, 1)
+            delivery.say("training the student", 0, 1)
             self._train_student(X_public)
-            say("training the student", 1, 1)
+            delivery.say("training the student", 1, 1)
             return delivery.write(self)
 
-        labelling.about = terms
+        labelling.about = {**(delivery.about or about(X_public)), "rows": digest_of(rows)}
         labelling.release(output=delivery.output, write=write, resume=delivery.resume)
         return self
 
     def _labelling(
-        self,
-        ballots: BallotSource,
-        who: VoterNames,
-        rows: int,
-        seed: int | None,
-        size_public: bool,
+        self, ballots: BallotSource, who: VoterNames, rows: int, delivery: Delivery
     ) -> Labelling:
         """Return what the votes on public rows will cost, checked."""
         cost = Budget(epsilon=self.epsilon, delta=self.delta)
-        lasts = who.electorate is not None and who.account.ledger is not None
+        account, seed = delivery.account, delivery.seed
+        lasts = delivery.electorate is not None and account.ledger is not None
         guarantee = self.guarantee
         if guarantee == AUTO:
             guarantee = "allowance"
-            if who.account.ledger is None and self.voters == "teachers":
+            if account.ledger is None and self.voters == "teachers":
                 size = ballots.voters, ballots.labels, ballots.queries
                 guarantee = guarantee_of(self.mechanism, cost, *size)
         known = seed is not None or guarantee == "data-dependent"
         return Labelling(
             ballots,
             cost,
-            who.account,
+            account,
             mechanism=self.mechanism,
             guarantee=guarantee,
             queries=self.queries if guarantee == "data-dependent" else None,
@@ -294,10 +276,7 @@ class PATEClassifier(Shown, LabelClassifier):
             voter_ids=who.of(self.voters, ballots) if lasts else None,
             protects=who.protected(
                 known=known and self.voters == "teachers",
-                # How long networks take to train goes by the number of records.
-                size_public=size_public
-                or self.voters == "neighbours"
-                or isinstance(self.teacher, ImageNetwork),
+                size_public=delivery.size_public or self.voters == "neighbours",
             ),
             anyway=True,  # a student averages the noise out
             entropy=Entropy(seed),
@@ -359,7 +338,6 @@ class PATEClassifier(Shown, LabelClassifier):
         rows: Rows,
         who: VoterNames,
         start: int,
-        say: Progress,
     ) -> BallotSource:
         """Return the ballots on some public rows, in their order."""
         if self.voters == "neighbours":
@@ -373,8 +351,7 @@ class PATEClassifier(Shown, LabelClassifier):
                 groups=who.persons(X.shape[0]),
             )
             return every.take(rows)
-        many = (Y.shape[1], whole("n_teachers", self.n_teachers), self.n_jobs)
-        check_time(self.teacher, self.student, X, X_public, *many)
+        whole("n_teachers", self.n_teachers)
         part_names(X.shape[0], who.ids, who.groups)  # before a ledger is asked for the key
         part = partition(X.shape[0], self.n_teachers, ids=who.ids, groups=who.groups, key=who.key)
         most = self.mechanism.max_positives if isinstance(self.mechanism, Mechanism) else None
@@ -389,7 +366,7 @@ class PATEClassifier(Shown, LabelClassifier):
                 self.n_teachers,
                 n_jobs=self.n_jobs,
                 random_state=start,
-                progress=lambda done, total: say("training teachers", done, total),
+                progress=partial(who.delivery.say, "training teachers"),
                 tune="F1" if tunes else None,
             )
             ballots = Ballots.from_array(cast(teachers, X_public, self.threshold)[rows])
@@ -471,19 +448,13 @@ class TeacherBallots(BallotSource):
 class VoterNames:
     """What records are called, and what that makes of the voters' names in a ledger."""
 
-    def __init__(
-        self,
-        ids: Sequence[Any] | None,
-        groups: Sequence[Any] | None,
-        electorate: str | None,
-        account: Account,
-        seed: int | None = None,
-    ) -> None:
+    def __init__(self, ids: Any, groups: Any, delivery: Delivery) -> None:
+        electorate = delivery.electorate
         if electorate is not None and (not isinstance(electorate, str) or not electorate.strip()):
             raise InputError("electorate", "must be a name", electorate)
         self.ids = None if ids is None else identities(ids, "ids")
         self.groups = None if groups is None else identities(groups, "groups")
-        self.electorate, self.account, self._seed = electorate, account, seed
+        self.delivery = delivery
 
     def persons(self, records: int) -> Any:
         """Return whose each record is, where a person or an id may have several; else None."""
@@ -495,7 +466,8 @@ class VoterNames:
     @cached_property
     def key(self) -> bytes:
         """The partition's key: asked for once, and only where there are parts."""
-        return partition_key(self.account.ledger, self.account.dataset, self._seed)
+        account = self.delivery.account
+        return partition_key(account.ledger, account.dataset, self.delivery.seed)
 
     def protected(self, *, known: bool, size_public: bool) -> str:
         """Return whom the promise is to, and which change it covers.
@@ -530,7 +502,7 @@ class VoterNames:
         named: Any = self.ids if self.groups is None else self.groups
         how = "rows" if named is None else "ids" if self.groups is None else "groups"
         count = ballots.voters
-        scheme = f"{voters} {count} {how} named {self.electorate}".encode()
+        scheme = f"{voters} {count} {how} named {self.delivery.electorate}".encode()
         if voters == "teachers":
             mark = blake2b(scheme, key=self.key, digest_size=8).hexdigest()
             return [f"{mark}-{teacher}" for teacher in range(count)]

@@ -159,21 +159,23 @@ class PictureEncoder:
         if not isinstance(X, Images):
             X = _checked(X)
         content = self._content()
-        how = (self.network, sha256(content).hexdigest(), self.size, self.fit, self.device)
-        with _Cache.opened(
-            self.cache, " ".join(map(str, (*how, torch.__version__, _BATCH)))
-        ) as kept:
-            names = [kept.name(X, row) for row in range(len(X))] if kept else []
-            rows: list[Any] = [kept.get(name) for name in names] if kept else [None] * len(X)
+        parts = (self.network, sha256(content).hexdigest(), self.size, self.fit, self.device)
+        how = " ".join(map(str, (*parts, torch.__version__, _BATCH)))
+        with _opened(self.cache) as kept:
+            names = [_name(how, X, row) for row in range(len(X))] if kept else []
+            rows: list[Any] = [_read(kept, name) for name in names] if kept else [None] * len(X)
             absent = [place for place, row in enumerate(rows) if row is None]
             done = len(X) - len(absent)
             for places, part in self._mapped(torch, content, X, absent) if absent else ():
                 for place, features in zip(places, part, strict=True):
                     rows[place] = features
                     if kept:
-                        kept.put(names[place], features)
+                        kept.execute(
+                            "INSERT OR REPLACE INTO features VALUES (?, ?)",
+                            (names[place], features.astype("<f4").tobytes()),
+                        )
                 if kept:
-                    kept.store.commit()
+                    kept.commit()
                 done += len(places)
                 if self.progress is not None:
                     self.progress(STAGE, 100 * done // len(X), 100)
@@ -241,57 +243,39 @@ class PictureEncoder:
         return np.asarray(torch.cat(scaled).numpy(), np.float32)
 
 
-@dataclass(frozen=True)
-class _Cache:
-    """Features by digest of a picture and of what mapped it, in a file for its owner only."""
+@contextmanager
+def _opened(place: str | os.PathLike[str] | None) -> Iterator[sqlite3.Connection | None]:
+    """Open the file of features by digest, for its owner only."""
+    if place is None:
+        yield None
+        return
+    path = Path(place) / "features.sqlite"
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.touch(0o600)
+        path.chmod(0o600)
+        with closing(sqlite3.connect(path)) as store:
+            store.execute("CREATE TABLE IF NOT EXISTS features (name BLOB PRIMARY KEY, row BLOB)")
+            yield store
+    except (OSError, sqlite3.Error) as error:
+        raise InputError("cache", f"{str(place)!r} cannot be used: {error}") from None
 
-    store: sqlite3.Connection
-    how: str
 
-    @classmethod
-    @contextmanager
-    def opened(cls, place: str | os.PathLike[str] | None, how: str) -> Iterator[_Cache | None]:
-        if place is None:
-            yield None
-            return
-        folder = Path(place)
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path = folder / "features.sqlite"
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-            path.chmod(0o600)
-            with closing(sqlite3.connect(path)) as store:
-                store.execute(
-                    "CREATE TABLE IF NOT EXISTS features (name BLOB PRIMARY KEY, row BLOB)"
-                )
-                yield cls(store, how)
-        except (OSError, sqlite3.Error) as error:
-            raise InputError("cache", f"{str(folder)!r} cannot be used: {error}") from None
+def _name(how: str, X: Any, row: int) -> bytes:
+    """Return the digest of a picture and of what maps it."""
+    digest = sha256(how.encode())
+    if isinstance(X, Images):
+        with worded("X", "must be pictures that can be read"):
+            digest.update(Path(X.paths[row]).read_bytes())
+    else:
+        digest.update(repr((X.shape[1:], X.dtype.str)).encode() + X[row].tobytes())
+    return digest.digest()
 
-    def name(self, X: Any, row: int) -> bytes:
-        """Return the digest of a picture and of what maps it."""
-        held = sha256(self.how.encode())
-        if isinstance(X, Images):
-            with worded("X", "must be pictures that can be read"):
-                held.update(Path(X.paths[row]).read_bytes())
-        else:
-            held.update(repr((X.shape[1:], X.dtype.str)).encode() + X[row].tobytes())
-        return held.digest()
 
-    def get(self, name: bytes) -> Features | None:
-        """Return features that are kept whole, or None."""
-        found = self.store.execute("SELECT row FROM features WHERE name = ?", (name,)).fetchone()
-        if found is None:
-            return None
-        content = bytes(found[0])
-        row, digest = content[:-32], content[-32:]
-        return np.frombuffer(row, "<f4") if sha256(name + row).digest() == digest else None
-
-    def put(self, name: bytes, features: Features) -> None:
-        """Keep the features of one picture."""
-        row = features.astype("<f4").tobytes()
-        entry = (name, row + sha256(name + row).digest())
-        self.store.execute("INSERT OR REPLACE INTO features VALUES (?, ?)", entry)
+def _read(store: sqlite3.Connection, name: bytes) -> Features | None:
+    """Return features that are kept, or None."""
+    row = store.execute("SELECT row FROM features WHERE name = ?", (name,)).fetchone()
+    return None if row is None else np.frombuffer(row[0], "<f4")
 
 
 def is_pictures(X: Any) -> bool:

@@ -47,7 +47,6 @@ from .rows import (
     count_rows,
     label_probabilities,
     matching,
-    warn_of_scikit_learn,
 )
 from .students.mixmatch import MixMatchClassifier
 from .students.saving import save_student
@@ -171,24 +170,19 @@ class PrivateClassifier(Shown, LabelClassifier):
             Finish a call with the same arguments that did not return, at no further charge.
         """
         given = Records(X=records, y=labels, public=public, ids=ids, groups=groups)
-        if seed is None:  # a simulation protects nobody anyway
-            warn_of_scikit_learn(ledger)
-        account = Account(ledger=ledger, dataset=dataset, budget=budget)
-        delivery = Delivery(account=account, resume=resume)
-        return self.learn(given, delivery, electorate=electorate, seed=seed, progress=progress)
+        delivery = Delivery(
+            account=Account(ledger=ledger, dataset=dataset, budget=budget),
+            resume=resume,
+            electorate=electorate,
+            seed=seed,
+            progress=progress,
+        )
+        return self.learn(given, delivery)
 
-    def learn(
-        self,
-        records: Records,
-        delivery: Delivery,
-        *,
-        electorate: str | None = None,
-        seed: int | None = None,
-        progress: Any = None,
-    ) -> PrivateClassifier:
+    def learn(self, records: Records, delivery: Delivery) -> PrivateClassifier:
         """Learn as :meth:`fit` does, and deliver the fitted model."""
         rows = self._numbers(records)
-        if seed is None:  # a simulation protects nobody anyway
+        if delivery.seed is None:  # a simulation protects nobody anyway
             check_apart(rows.X, rows.public, "public")
         persons, _ = check_groups(rows.groups, len(rows.y))
         if persons is None:
@@ -201,7 +195,7 @@ class PrivateClassifier(Shown, LabelClassifier):
             delta=self.delta,
             persons=rows.groups is not None,
         )
-        names = [*(self.settings or {}), *(["electorate"] if electorate is not None else [])]
+        names = [*(self.settings or {}), *["electorate"] * (delivery.electorate is not None)]
         images = len(rows.X.shape) != 2
         chosen = choose(self.method, self.numbers_, settings=names, images=images)
         Budget(epsilon=self.epsilon, delta=self.delta).warn(self.numbers_.records)
@@ -213,9 +207,9 @@ class PrivateClassifier(Shown, LabelClassifier):
         public = records.public if pictures else rows.public
         delivery = replace(delivery, about=about(public, names=[*self.label_names_]))
         if chosen.method in VOTERS:
-            self._by_votes(rows, delivery, electorate, seed, progress)
+            self._by_votes(rows, delivery)
         else:
-            self._directly(rows, delivery, seed, progress)
+            self._directly(rows, delivery)
         return self
 
     def brief(self) -> dict[str, str]:
@@ -322,14 +316,7 @@ class PrivateClassifier(Shown, LabelClassifier):
             X_public, *of, scaled=voters or isinstance(self.encoder_, TableEncoder)
         )
 
-    def _by_votes(
-        self,
-        rows: Records,
-        delivery: Delivery,
-        electorate: str | None,
-        seed: int | None,
-        progress: Any,
-    ) -> None:
+    def _by_votes(self, rows: Records, delivery: Delivery) -> None:
         asked = dict(self.settings or {})
         _name_network(asked)
         # What the user chose to look at rows gets them as they are.
@@ -339,7 +326,7 @@ class PrivateClassifier(Shown, LabelClassifier):
             rule = self._embedding(rows.public, voters=True)
         mapping = fit_embedding(rule, rows.public)
         # Whoever names an electorate goes on with its allowance, and with its settings.
-        settled = "mechanism" in asked or electorate is not None
+        settled = "mechanism" in asked or delivery.electorate is not None
         if self.method_ == "teachers" and not settled:
             many = asked.setdefault("n_teachers", teachers_for(self.numbers_, asked))
             reason = f"{many:,} teachers vote, to stand out from the noise."
@@ -363,16 +350,12 @@ class PrivateClassifier(Shown, LabelClassifier):
             self.guarantee_: Guarantee = pate.guarantee_
             return delivery.write(self)
 
-        pate.learn(
-            replace(rows, X=embed(mapping, rows.X), public=embed(mapping, rows.public)),
-            replace(delivery, write=write),
-            electorate=electorate,
-            size_public=True,  # teachers, an embedding and what is expected follow from it
-            seed=seed,
-            progress=progress,
-        )
+        # Teachers, an embedding and what is expected follow from the number of records.
+        delivery_of_pate = replace(delivery, write=write, size_public=True)
+        seen = replace(rows, X=embed(mapping, rows.X), public=embed(mapping, rows.public))
+        pate.learn(seen, delivery_of_pate)
 
-    def _directly(self, rows: Records, delivery: Delivery, seed: int | None, progress: Any) -> None:
+    def _directly(self, rows: Records, delivery: Delivery) -> None:
         asked, public = dict(self.settings or {}), rows.public
         if self.method_ == "dpsgd":
             if asked.setdefault("network", "mlp") in VECTOR_NETWORKS and "epochs" not in asked:
@@ -381,9 +364,8 @@ class PrivateClassifier(Shown, LabelClassifier):
                 asked["normalise"] = "imagenet"
         elif public is not None and asked.get("embedding", AUTO) == AUTO:
             asked["embedding"] = self._embedding(public, voters=False)
-        say = None if progress is None else partial(progress, "training")
-        kind = _DIRECT[self.method_]
-        model = kind(epsilon=self.epsilon, delta=self.delta, seed=seed, progress=say, **asked)
+        asked |= {"seed": delivery.seed, "progress": partial(delivery.say, "training")}
+        model = _DIRECT[self.method_](epsilon=self.epsilon, delta=self.delta, **asked)
 
         def write(model: PrivateTraining) -> Mapping[str, str]:
             model.set_params(progress=None)
@@ -430,7 +412,7 @@ class Student(LabelClassifier):
 
 def _name_network(asked: dict[str, Any]) -> None:
     """Make a teacher of the network that settings name, and a student like it if none is named."""
-    names = ("weights", "frozen", "device", "hours")
+    names = ("weights", "frozen", "device")
     how: dict[str, Any] = {name: asked.pop(name) for name in names if name in asked}
     if "epochs" in asked:
         how["n_epochs"] = round(asked.pop("epochs"))

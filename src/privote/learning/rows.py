@@ -6,12 +6,10 @@ Rows are arrays, sparse matrices, data frames, lists or images on disk; labels a
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from numbers import Real
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin
 from sklearn.utils.validation import validate_data
 
 from ..datasets.images import Images
-from ..errors import InputError, PrivoteError, PrivoteWarning, finite, numbers
+from ..errors import InputError, PrivoteError, finite, numbers
 from ..votes.names import identities
 
 Labels = npt.NDArray[np.int8]
@@ -30,7 +28,6 @@ Floats = npt.NDArray[np.float64]
 Targets = npt.NDArray[Any]  # int8 of 1, 0 and -1, or float64 with probabilities among them
 Progress = Callable[[int, int], None]  # of how much is done, and of how much
 
-_NO_STEP = (None, "passthrough")  # of a Pipeline
 BLOCK = 1024  # rows that are mapped at once: a public size, and no rest that is rounded otherwise
 
 
@@ -100,32 +97,6 @@ def check_apart(X: Any, public: Any, argument: str) -> None:
             same = np.array_equal(X, public)
     if same:
         raise InputError(argument, "must not be the private rows: public rows are not protected")
-
-
-def warn_of_scikit_learn(ledger: Any) -> None:
-    """Warn where scikit-learn fits an estimator in a way that the guarantee does not cover.
-
-    Only the calling frames tell: to the estimator, such a fit looks like any other.
-    """
-    said: dict[str, str] = {}
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        caller = frame.f_globals.get("__name__")
-        steps = getattr(frame.f_locals.get("self"), "steps", ())
-        if caller == "sklearn.model_selection._validation" and ledger is None:
-            said["fits"] = (
-                "cross-validation fits this estimator several times, and every fit spends its "
-                "epsilon and delta again on the same records. Give a `ledger` that counts them, or "
-                "validate on public rows. The scores are not private"
-            )
-        elif caller == "sklearn.pipeline" and [s for s in steps[:-1] if s[1] not in _NO_STEP]:
-            said["steps"] = (
-                "the earlier steps of this Pipeline are fitted on the private records, and what "
-                "they learn is not covered by epsilon and delta. Fit them on public rows first"
-            )
-        frame = frame.f_back
-    for text in said.values():
-        warnings.warn(text, PrivoteWarning, stacklevel=3)
 
 
 def count_rows(X: Any) -> int:

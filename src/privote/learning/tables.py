@@ -16,7 +16,6 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from datetime import date
 from functools import partial
 from typing import Any, ClassVar
 
@@ -47,14 +46,6 @@ class TableEncoder:
 
     Rows are a CSV or Parquet file, a data frame, a mapping of columns, a list of records, or what
     :func:`privote.datasets.tables.raw_table` read.
-
-    Attributes
-    ----------
-    columns_
-        Facts about every column of the public rows, in words: ``column``, ``kind``, ``features``
-        and ``what``. All of it is public.
-    feature_names_
-        What the features are called.
     """
 
     def fit(self, public: Any) -> TableEncoder:
@@ -74,7 +65,6 @@ class TableEncoder:
             why = "; ".join(f"{name!r:.60} is left out: {why}" for name, why in [*left.items()][:4])
             raise InputError(f"{rows.name} must have a usable feature column; {why}")
         self._columns, self._left = made, left
-        self._describe()
         return self
 
     def transform(self, rows: Any) -> Any:
@@ -119,7 +109,6 @@ class TableEncoder:
             made._left = {str(name): str(why) for name, why in plain["left_out"].items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"this is not a saved table encoder: {error}") from None
-        made._describe()
         return made
 
     def _fitted(self) -> list[Column]:
@@ -127,24 +116,22 @@ class TableEncoder:
             raise InputError("the table encoder must be fitted on public rows first")
         return self._columns
 
-    def _describe(self) -> None:
-        self.columns_ = [
-            {
-                "column": column.name,
-                "kind": column.kind,
-                "features": len(column.heads()) + column.gaps,
-                "what": column.words() + ("; one more feature marks a gap" if column.gaps else ""),
-            }
-            for column in self._columns
-        ] + [
-            {"column": name, "kind": "left out", "features": 0, "what": why}
-            for name, why in self._left.items()
+    @property
+    def columns_(self) -> list[dict[str, Any]]:
+        """What is done with every column of the public rows: all of it is public."""
+        found = [
+            {"column": each.name, "kind": each.kind, "features": len(each.heads()) + each.gaps}
+            for each in self._fitted()
         ]
-        self.feature_names_ = [
-            head
-            for column in self._columns
-            for head in (*column.heads(), *([f"{column.name}: empty"] if column.gaps else []))
-        ]
+        left = [{"column": name, "kind": "left out", "features": 0} for name in self._left]
+        return found + left
+
+    @property
+    def feature_names_(self) -> list[str]:
+        """What the features are called."""
+        gap = "{}: empty".format
+        every = ((*each.heads(), *[gap(each.name)] * each.gaps) for each in self._fitted())
+        return [name for names in every for name in names]
 
     def _values(self, raw: RawTable, column: Column) -> list[Any]:
         """Return what each cell says, None for a gap."""
@@ -182,10 +169,6 @@ class Column(ABC):
     def heads(self) -> list[str]:
         """Return what the features are called."""
         return [self.name]
-
-    @abstractmethod
-    def words(self) -> str:
-        """Return what is done, in words."""
 
     def check(self) -> None:
         """Refuse values that no public rows lead to: they may come from a file."""
@@ -230,9 +213,6 @@ class _Number(Column):
         clipped = np.clip(array, self.low, self.high)
         return np.asarray((clipped - self.mean) / self.scale, np.float32)
 
-    def words(self) -> str:
-        return f"clipped to {self.low:g} to {self.high:g}, the public range, and standardised"
-
     def check(self) -> None:
         super().check()
         parts = (self.low, self.high, self.mean, self.scale, self.middle)
@@ -267,13 +247,6 @@ class _Date(_Number):
             f"{self.name}: cosine of the date",
         ]
 
-    def words(self) -> str:
-        first, last = (
-            date.fromordinal(int(day) + date(1970, 1, 1).toordinal())
-            for day in (self.low, self.high)
-        )
-        return f"days, clipped to {first} to {last}, and the day of the year"
-
     def check(self) -> None:
         super().check()
         if self.form not in _DATES:
@@ -292,9 +265,6 @@ class _YesNo(Column):
     def encode(self, values: list[Any]) -> Features:
         signs = [0 if value is None else 2 * value - 1 for value in values]
         return np.array(signs, np.float32)[:, None]
-
-    def words(self) -> str:
-        return "1 for yes, -1 for no"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,9 +288,6 @@ class _Words(Column):
 
     def heads(self) -> list[str]:
         return [*(f"{self.name}: {text}" for text in self.known), f"{self.name}: other"]
-
-    def words(self) -> str:
-        return f"{len(self.known)} words of the public rows, any other is 'other'"
 
     def check(self) -> None:
         super().check()
@@ -355,9 +322,6 @@ class _Text(Column):
 
     def heads(self) -> list[str]:
         return [f"{self.name}: {term}" for term in self.known]
-
-    def words(self) -> str:
-        return f"TF-IDF of {len(self.known)} words of the public rows"
 
     def check(self) -> None:
         super().check()

@@ -235,14 +235,18 @@ class Ledger(Book):
         CompleteError
             If the run to be resumed was delivered, and its output is there.
         """
+        if resume and not self.is_persistent:
+            raise InputError("resume", "needs a `ledger`: without one nothing outlives a call")
         key, holder, outcome = self.key_of(request), secrets.token_hex(8), None
         outbox: Outbox | None = None
         try:
             with self.transaction() as state:
+                self._sweep(state)
                 run = state.latest(key)
                 if run is None or (not resume and run.finished):
                     number = self._reserve(state, request, key, holder)
                 elif resume:
+                    self._check_original(state)
                     number, outcome = run.number, self._take_over(run, request, holder)
                 else:
                     raise BudgetError(
@@ -250,7 +254,6 @@ class Ledger(Book):
                         f"`resume=True`, or end it with `privote ledger abandon {run.number}`"
                     )
                 if self.location is not None and outcome is None:
-                    self._sweep(state)
                     outbox = Outbox.of(self.location.file, number, holder)
                     outbox.allocate(request.size)
         except BaseException as error:
@@ -290,9 +293,13 @@ class Ledger(Book):
             for outbox in boxes:
                 outbox.remove()
         else:
-            committed = (run.commit.drawn, run.commit.statement)
+            committed = (run.commit.drawn, run.commit.statement, run.commit.facts)
             outcomes = filter(None, (outbox.read() for outbox in boxes))
-            same = [each for each in outcomes if (each.drawn, each.statement_digest) == committed]
+            same = [
+                each
+                for each in outcomes
+                if (each.drawn, each.statement_digest, each.facts_digest) == committed
+            ]
             if not same:
                 raise ChargedError(
                     f"{where} is charged and drawn, and what was drawn lies with the ledger's key "
@@ -307,8 +314,7 @@ class Ledger(Book):
 
     def _sweep(self, state: LedgerState) -> None:
         """Remove outboxes of runs that are finished, or were never reserved; under the lock."""
-        assert self.location is not None
-        for outbox in Outbox.beside(self.location.file):
+        for outbox in () if self.location is None else Outbox.beside(self.location.file):
             run = state.runs.get(outbox.run)
             if run is None or run.finished:
                 outbox.remove()
@@ -579,6 +585,7 @@ class Run:
             limit=limit,
             drawn=outcome.drawn,
             statement=outcome.statement_digest,
+            facts=outcome.facts_digest,
             spent=spent,
             clipped=clipped,
             curve=None if curve is None else [*map(float, curve)],

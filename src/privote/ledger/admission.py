@@ -25,6 +25,7 @@ from .events import (
     Charged,
     Counts,
     LedgerState,
+    check_name,
 )
 
 
@@ -115,6 +116,9 @@ class Request:
     layout: Mapping[str, tuple[npt.DTypeLike, tuple[int, ...]]] = field(default_factory=dict)
     room: int = 1 << 16
     output: str | None = None
+
+    def __post_init__(self) -> None:
+        check_name("dataset", self.dataset)
 
     @property
     def size(self) -> int:

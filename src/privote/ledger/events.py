@@ -219,8 +219,8 @@ class Committed(Event):
         How many were answered; public.
     mechanism, limit
         What was learnt: parameters, and how many contributions of a voter count for life.
-    drawn, statement
-        Sealed: digests of what was drawn and of the statement's own text.
+    drawn, statement, facts
+        Sealed: digests of what was drawn, of the statement's own text, and of the plain values.
     spent, clipped
         Sealed: contributions that each voter cast, and ballots that counted as the baseline.
     curve
@@ -235,6 +235,7 @@ class Committed(Event):
     limit: int | None = None
     drawn: str | None = field(default=None, repr=False, metadata=_SEALED)
     statement: str | None = field(default=None, repr=False, metadata=_SEALED)
+    facts: str | None = field(default=None, repr=False, metadata=_SEALED)
     spent: str | None = field(default=None, repr=False, metadata=_SEALED)
     clipped: str | None = field(default=None, repr=False, metadata=_SEALED)
     curve: list[float] | None = field(default=None, repr=False, metadata=_SEALED)
@@ -479,7 +480,8 @@ class RunState:
         }
         if self.commit is None:
             return digests
-        return {**digests, self.commit.drawn: "outcome", self.commit.statement: "statement"}
+        commit = {self.commit.drawn: "outcome", self.commit.statement: "statement"}
+        return {**digests, **commit, self.commit.facts: "guarantee"}
 
 
 @dataclass

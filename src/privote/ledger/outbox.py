@@ -53,6 +53,11 @@ class Outcome:
         """The digest of the statement's own text."""
         return digest_of_text(self.statement)
 
+    @property
+    def facts_digest(self) -> str:
+        """The digest of the plain values, in whatever order."""
+        return digest_of_text(json.dumps(self.facts, sort_keys=True))
+
 
 def digest_of(*numbers: npt.NDArray[Any]) -> str:
     """Return the SHA-256 of drawn numbers in one form, whatever machine or layout holds them.

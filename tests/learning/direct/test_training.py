@@ -122,7 +122,7 @@ DESCENT = (
 )
 NETWORKS = (
     *({"network": "vgg"}, {"chunk": 0}, {"normalise": "mean"}),
-    *({"schedule": "a"}, {"schedule": (1, 2, 3)}, {"schedule": 0.0}, {"hours": 0.0}),
+    *({"schedule": "a"}, {"schedule": (1, 2, 3)}, {"schedule": 0.0}),
     *({"epochs": 5}, {"device": "nowhere"}),  # with steps and rate, epochs are known
 )
 WRONG = {

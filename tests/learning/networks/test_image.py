@@ -10,10 +10,9 @@ from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 from tests.refusals import refused
 
-import privote as pv
 from privote.datasets import load_scenes
 from privote.learning.networks.classifier import Rows, Scaling
-from privote.learning.networks.image import ImageNetwork, check_time, image_features
+from privote.learning.networks.image import ImageNetwork, image_features
 from privote.learning.students.classifiers import train_student
 from privote.learning.teachers.votes import best_thresholds
 
@@ -152,18 +151,3 @@ def test_a_label_of_one_class_leaves_a_student_one_network():
     student = train_student(ImageNetwork("smallcnn", n_epochs=1), images, labels.astype(np.int8))
     assert isinstance(student, ImageNetwork)  # else it could not be saved without code
     assert student.predict_proba(images).shape == (12, 3)
-
-
-# -- how long it takes ---------------------------------------------------------------------------
-
-
-def test_teachers_and_student_that_take_more_than_a_day_are_not_started():
-    long = ImageNetwork("smallcnn", n_epochs=10**8)
-    with refused("hours", value=24.0):
-        check_time(long, None, X, TEST, 10, 5, None)
-    with refused("hours"):
-        check_time(None, long, X, TEST, 10, 5, None)
-    with pytest.warns(pv.PrivoteWarning):  # unless told
-        check_time(long.set_params(hours=1e9), None, X, TEST, 10, 5, None)
-    slow, quick = (ImageNetwork("smallcnn", n_epochs=n).seconds(X, 10, 400, 0) for n in (100, 1))
-    assert slow > 5 * quick > 0

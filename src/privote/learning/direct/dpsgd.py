@@ -18,14 +18,11 @@ rows as leave the values kept for their gradients below a gigabyte, or one.
 from __future__ import annotations
 
 import os
-import pickle
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
-from math import ceil
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -52,7 +49,6 @@ from ..networks.classifier import (
     Rows,
     Scaling,
     check_counts,
-    check_hours,
     check_shares,
 )
 from ..networks.image import image_features, published_constants
@@ -72,7 +68,6 @@ from .training import (
 BATCH, EPOCHS = 256, (5.0, 2.5, 40.0)  # records of a step; passes, for each epsilon, at most
 _MEMORY = 1 << 30  # bytes that are kept for the gradients of a chunk
 _EVEN = 32  # torch computes so many numbers at once, and rounds the rest of a chunk otherwise
-_PASSES = 3  # after which a network must be what it was
 _MIXES = (
     "must treat each row separately, but one row of a batch changes the output for another: it "
     "cannot be trained privately"
@@ -128,9 +123,6 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         at a time.
     device
         Where gradients are computed: ``"cpu"``, ``"cuda"`` or ``"mps"``.
-    hours
-        Refuse to start what would take longer, as one step on made-up rows tells, with one record
-        a person.
     random_state
         Seeds the first weights, not the noise; ``seed`` does where it is None.
     seed
@@ -165,7 +157,6 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
     initial_share: float = 0.1
     chunk: int = 64
     device: str = "cpu"
-    hours: float = 24.0
     random_state: Any = None
     seed: int | None = None
     progress: Progress | None = None
@@ -187,16 +178,6 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         start = self.seed if self.random_state is None else self.random_state
         with seeded(int(check_random_state(start).randint(2**31 - 1))):
             network, chunk = self._start(seen.shape, Y.shape[1])
-        records = priced.records
-        steps, rate = priced.plan.steps, priced.plan.sample_rate
-        # By public numbers and rows: how many records persons have is private, and so is how long
-        # it takes to read them.
-        seconds = self._pace * (steps * ceil(rate * records / chunk) + 2)  # of trials
-        if X_public is not None and not self.frozen:
-            public, start = Rows(X_public), perf_counter()
-            public[np.arange(min(len(public), 4))]
-            seconds += (perf_counter() - start) / 4 * rate * records * steps
-        check_hours(seconds, self.hours)
         usual = min(3.0, affordable_rate(priced, self.momentum))
         if not self.frozen and _layers(network) > 1:
             # Noise in one layer is multiplied by the next: at the rate of a linear model training
@@ -247,12 +228,14 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         # In use, batch normalisation goes by numbers of old: only training has to replace it.
         network = network.eval() if self.frozen else without_mixing(network).train()
         on_device(deepcopy(last_layer(network)), self.device)
-        check_memory(network, shape)
-        learns = last_layer(network) if self.frozen else network
-        seen = (learns.in_features,) if self.frozen else shape
+        check_buffers(network, shape)
+        learns, seen = network, shape
+        if self.frozen:
+            _check_features(network, shape, self.device)
+            learns = last_layer(network)
+            seen = (learns.in_features,)
         with one_torch_thread():
-            chunk, self._pace = chunk_size(learns, seen, labels, self.chunk, self.device)
-        return network, chunk
+            return network, chunk_size(learns, seen, labels, self.chunk, self.device)
 
     def _descend(self, network: Any, held: Any, priced: Priced, noise: Noise) -> Any:
         torch = require_torch("DPSGD")
@@ -316,7 +299,6 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         check_counts(self, "hidden", "chunk")
         check_shares(self, "dropout")
         check_descent(self)
-        positive("hours", self.hours)
         positive("epsilon", self.epsilon)
         if None not in (self.epochs, self.steps, self.sample_rate):
             raise InputError("epochs", "follow from `steps` and `sample_rate`: give two of three")
@@ -491,39 +473,35 @@ def _made_up(rows: int, shape: tuple[int, ...]) -> Iterator[Any]:
         yield kind((rows, *shape))
 
 
-def check_memory(network: Any, shape: tuple[int, ...]) -> None:
-    """Refuse a network that remembers rows, or whose answer about one depends on another.
+def check_buffers(network: Any, shape: tuple[int, ...]) -> None:
+    """Refuse a network that changes when it is shown rows, as running statistics do.
 
-    Then clipping a record's gradient would not bound what that record does. Made-up rows are asked
-    about; what goes into the last layer counts too, since that layer may start at zero. A slope
-    shows what training mixes; values show what is mixed without a slope, as by ``detach``.
+    What private rows change is thrown away with the copy they are shown to; but what such a network
+    answers is not what was trained.
     """
     with _tried():
-        kept, probe = deepcopy(network), deepcopy(network)
-        for _ in range(_PASSES):
-            for rows in _made_up(2, shape):
-                logits = probe(rows)
-                if logits.requires_grad:
-                    logits.sum().backward()
-        change = _difference(kept, probe, "network", set())
-    if change is not None:
-        raise InputError(
-            "network",
-            "must not store anything about the rows: that is not covered by epsilon and delta. A "
-            f"forward pass changes {change}, as layers with running statistics do",
-        )
-    for rows in _made_up(2, shape):
-        _check_apart(kept, rows)
+        probe = deepcopy(network)
+        for rows in _made_up(2, shape):
+            probe(rows)
+    before, after = ({**dict(n.named_parameters()), **dict(n.named_buffers())}
+                     for n in (network, probe))  # fmt: skip
+    if before.keys() != after.keys() or not all(map(_same, before.values(), after.values())):
+        rule = "must not store anything about the rows: that is not covered by epsilon and delta"
+        raise InputError("network", f"{rule}. A forward pass changes its weights or buffers")
+
+
+def _same(one: Any, two: Any) -> bool:
+    return bool(one.shape == two.shape and (one == two).all())
 
 
 def chunk_size(
     network: Any, shape: tuple[int, ...], labels: int, most: int, device: str = "cpu"
-) -> tuple[int, float]:
+) -> int:
     """Return how many rows to work out together, so that each comes out as any other place would.
 
     A multiple of 32; or 1, if that does not help, or ``most`` or memory is less. How many records
     there are has no say. A network that mixes the rows of a chunk, or has no gradient for each, is
-    refused. Made-up rows are asked about. The second number is the seconds that a chunk takes.
+    refused. Made-up rows are asked about.
     """
     import torch
 
@@ -548,10 +526,21 @@ def chunk_size(
             part.training = any(True for _ in part.parameters(recurse=False))
         straight = gradients(quiet, rows, truth, device)
         turned = gradients(quiet, rows.flip(0), truth.flip(0), device)
-        size = size if all(map(torch.equal, straight, (p.flip(0) for p in turned))) else 1
-        start = perf_counter()
-        gradients(quiet, rows[:size], truth[:size], device)
-    return size, perf_counter() - start
+        return size if all(map(torch.equal, straight, (p.flip(0) for p in turned))) else 1
+
+
+def _check_features(network: Any, shape: tuple[int, ...], device: str) -> None:
+    """Refuse a network in which what goes into the last layer depends on other rows."""
+    for both in _made_up(64, shape):
+        rows, others = both[:32], both[32:]
+        others[0] = rows[0]
+        with _tried():
+            one, two = (
+                image_features(network, Rows(part.numpy()), Scaling.none(shape), device)[0]
+                for part in (rows, others)
+            )
+        if not np.array_equal(one, two):
+            raise InputError("network", _MIXES)
 
 
 def _kept_bytes(network: Any, shape: tuple[int, ...]) -> int:
@@ -567,69 +556,3 @@ def _kept_bytes(network: Any, shape: tuple[int, ...]) -> int:
     with _tried(), torch.autograd.graph.saved_tensors_hooks(keep, lambda value: value):
         deepcopy(network)(torch.zeros((1, *shape)))
     return sum(kept)
-
-
-def _difference(old: Any, new: Any, name: str, seen: set[int]) -> str | None:
-    """Return the name of something in which two copies of a network differ, or None."""
-    import torch
-
-    if old is new or id(new) in seen:
-        return None
-    seen.add(id(new))
-    if type(old) is not type(new):
-        return name
-    if isinstance(old, torch.Tensor) and not (old.shape == new.shape and torch.equal(old, new)):
-        return name
-    if isinstance(old, torch.Generator):
-        return _difference(old.get_state(), new.get_state(), name, seen)
-    if isinstance(old, Mapping):
-        inner: tuple[Any, Any] = (old, new)
-    elif isinstance(old, list | tuple):
-        inner = (dict(enumerate(old)), dict(enumerate(new)))
-    elif hasattr(old, "__dict__"):
-        inner = (vars(old), vars(new))
-    else:
-        return None if pickle.dumps(old) == pickle.dumps(new) else name
-    for key in {**inner[0], **inner[1]}:
-        part = name if str(key).startswith("_") else f"{name}.{key}"
-        if key not in inner[0] or key not in inner[1]:
-            return part
-        change = _difference(inner[0][key], inner[1][key], part, seen)
-        if change is not None:
-            return change
-    return None
-
-
-def _check_apart(network: Any, rows: Any) -> None:
-    """Refuse a network whose answer about the first of two rows depends on the second."""
-    import torch
-
-    rows = rows.requires_grad_()
-    answers = _answers(network, rows)
-    if any(len(values) != 2 for values in answers):
-        raise InputError("network", "must give one row of logits for each row of the batch")
-    first = sum((values[0] * torch.rand_like(values[0])).sum() for values in answers)
-    (slope,) = torch.autograd.grad(first, rows, allow_unused=True)
-    training = network.training
-    network.eval()  # dropout goes by places in the batch
-    with torch.no_grad():
-        together, alone = (_answers(network, batch) for batch in (rows, rows[:1]))
-    network.train(training)
-    if (slope is not None and slope[1].any()) or not all(map(_leads_to, together, alone)):
-        raise InputError("network", _MIXES)
-
-
-def _answers(network: Any, rows: Any) -> list[Any]:
-    """Return the logits, and what goes into the last layer."""
-    seen: list[Any] = []
-    hook = last_layer(network).register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    try:
-        return [network(rows), *seen]
-    finally:
-        hook.remove()
-
-
-def _leads_to(together: Any, alone: Any) -> bool:
-    """Return True if the first of several rows is what it is alone, but for rounding."""
-    far = 1e-5 * float(together.detach().abs().max())
-    return len(alone) == 1 and bool(together[:1].allclose(alone, rtol=1e-4, atol=far))

@@ -20,6 +20,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cache
+from types import FunctionType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -36,7 +37,6 @@ from ..rows import (
     check_labels,
     count_rows,
     fraction,
-    warn_of_scikit_learn,
 )
 from .noise import Noise, Priced, TrainingPlan
 
@@ -107,8 +107,6 @@ class PrivateTraining(LabelClassifier):
         resume
             Finish a call with the same arguments that did not return, at no further charge.
         """
-        if self.seed is None:
-            warn_of_scikit_learn(ledger)
         account = Account(ledger=ledger, dataset=dataset, budget=budget)
         records = Records(X=X, y=y, public=X_public, ids=ids, groups=groups)
         return self.learn(records, Delivery(account=account, resume=resume))
@@ -160,7 +158,10 @@ class PrivateTraining(LabelClassifier):
 
     def _terms(self, priced: Priced, labels: int) -> dict[str, Any]:
         """Return what a resumed run repeats; all of it is public."""
-        settings = {name: str(value) for name, value in self.get_params().items()}
+        settings = {
+            name: value.__qualname__ if isinstance(value, FunctionType) else str(value)
+            for name, value in self.get_params().items()
+        }
         settings.pop("progress", None)
         return {
             "mechanism": priced.parameters(self.kind),

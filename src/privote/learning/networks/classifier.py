@@ -8,7 +8,6 @@ reads files when they are asked for. A trained network is kept as plain arrays.
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -18,7 +17,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from ...errors import InputError, PrivoteWarning, UnavailableError, numbers, positive, whole
+from ...errors import InputError, UnavailableError, numbers, positive, whole
 from ..rows import Floats, LabelClassifier, fraction
 from .architectures import (
     IMAGE_NETWORKS,
@@ -39,7 +38,6 @@ Arrays = dict[str, npt.NDArray[Any]]
 _LIMIT = 3.0  # standard deviations beyond which a value says no more
 _MOST_MEASURED = 2_000  # rows that are read to measure a scale, at most
 _VALUES = 1 << 22  # of a batch in prediction: 16 MiB
-_A_WHILE = 30.0  # seconds
 
 
 class Rows:
@@ -294,25 +292,6 @@ class NetworkClassifier(LabelClassifier):
                 for batch in rows.batches()
             ]
         return np.concatenate([np.zeros((0, self.n_labels_)), *parts])
-
-
-def check_hours(seconds: float, hours: float) -> None:
-    """Say how long a training takes if that is a while, refuse what takes longer.
-
-    Parameters
-    ----------
-    seconds
-        As a few steps on made-up rows tell.
-    hours
-        The longest that was allowed.
-    """
-    words = f"{seconds / 3600:,.1f} hours" if seconds > 7200 else f"{seconds / 60:.1f} minutes"
-    if seconds > 3600 * positive("hours", hours):
-        rule = f"must allow for this training, which takes about {words} on this machine"
-        raise InputError("hours", rule, hours)
-    if seconds > _A_WHILE:
-        message = f"training takes about {words} on this machine"
-        warnings.warn(message, PrivoteWarning, stacklevel=2)
 
 
 def check_counts(model: Any, *names: str) -> None:

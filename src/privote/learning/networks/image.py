@@ -10,12 +10,10 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
-from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 
 from ...errors import InputError, positive
@@ -41,13 +39,12 @@ from .architectures import (
     require_torch,
     seeded,
 )
-from .classifier import Index, NetworkClassifier, Rows, Scaling, check_counts, check_hours
+from .classifier import Index, NetworkClassifier, Rows, Scaling, check_counts
 
 NORMALISE = ("none", "imagenet")
 _PLATEAU = 10  # epochs without a better loss after which the learning rate falls to a tenth
 _BETTER = 1e-4  # by how much, relative, a loss must fall to count as better
 _VALUES, _BATCHES = 1 << 22, (32, 256)  # numbers in a batch of features; its fewest and most rows
-_TRIED = 8  # made-up rows that a step is timed on
 # Published constants of what most pre-trained weights were trained with; they cost no privacy.
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
@@ -81,8 +78,6 @@ class ImageNetwork(NetworkClassifier):
         constants, which weights trained on ImageNet expect.
     device
         Where it trains and answers: ``"cpu"``, ``"cuda"`` or ``"mps"``.
-    hours
-        How long all teachers and the student may take; :func:`check_time` refuses more.
     random_state
         Seeds weights, order and the validation part.
     progress
@@ -113,7 +108,6 @@ class ImageNetwork(NetworkClassifier):
     tune: str | None = "BAC"
     normalise: str = "none"
     device: str = "cpu"
-    hours: float = 24.0
     random_state: Any = None
     progress: Progress | None = None
 
@@ -151,30 +145,6 @@ class ImageNetwork(NetworkClassifier):
             )
         return self
 
-    def seconds(self, X: Any, labels: int, learnt: int, asked: int) -> float:
-        """Return about how long it takes to learn from so many rows like ``X`` and answer others.
-
-        A step on made-up rows is timed, and how long reading a few of ``X`` takes.
-        """
-        torch, rows = require_torch("an image network"), Rows(X)
-        self._check()
-        network = self._built(rows.shape, labels)
-        made_up = np.random.default_rng(0).random((_TRIED, *rows.shape), dtype=np.float32)
-        cells = np.ones((_TRIED, 2, labels), np.float32)
-        lessons, some = _Lessons(Rows(made_up), cells, Scaling.none(rows.shape)), np.arange(_TRIED)
-        steps = torch.optim.SGD(network.parameters(), lr=0.0)
-        times = []
-        for optimizer in (None, steps):
-            lessons.epoch(network, some, self, optimizer)  # the first takes longer
-            start = perf_counter()
-            lessons.epoch(network, some, self, optimizer)
-            times.append((perf_counter() - start) / _TRIED)
-        start = perf_counter()
-        few = min(len(rows), _TRIED)
-        rows[np.arange(few)]
-        answer, step = np.array(times) + (perf_counter() - start) / few
-        return float(asked * answer + learnt * (answer if self.frozen else self.n_epochs * step))
-
     def _built(self, shape: tuple[int, ...], labels: int) -> Any:
         """Return the network to start from, where it is to be trained."""
         require_torch("an image network")
@@ -193,33 +163,6 @@ class ImageNetwork(NetworkClassifier):
         positive("learning_rate", self.learning_rate)
         if self.weight_decay != 0:
             positive("weight_decay", self.weight_decay)
-
-
-def check_time(
-    teacher: Any,
-    student: Any,
-    X: Any,
-    X_public: Any,
-    labels: int,
-    teachers: int,
-    n_jobs: int | None,
-) -> None:
-    """Say how long networks take to train and to answer; refuse more than their ``hours``.
-
-    Teachers learn from ``X`` between them, so many at a time, and each answers on ``X_public``,
-    from which the student learns. What is no network of ours is not timed. Only public rows are
-    read.
-    """
-    seconds, hours = 0.0, []
-    if isinstance(teacher, ImageNetwork):
-        each = (X.shape[0], teachers * X_public.shape[0])
-        seconds += teacher.seconds(X_public, labels, *each) / max(1, int(effective_n_jobs(n_jobs)))
-        hours.append(teacher.hours)
-    if isinstance(student, ImageNetwork):
-        seconds += student.seconds(X_public, labels, X_public.shape[0], X_public.shape[0])
-        hours.append(student.hours)
-    if hours:
-        check_hours(seconds, max(hours))
 
 
 @dataclass(frozen=True)

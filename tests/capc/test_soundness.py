@@ -18,8 +18,8 @@ from tests.capc.coalitions import terms_of
 
 import privote as pv
 from privote.audit.reference import renyi
+from privote.capc.parties import decision_programs, offset
 from privote.capc.programs import AllowanceProgram, DecisionProgram
-from privote.capc.roles import decision_programs, offset
 from privote.capc.terms import Terms
 
 ORDERS = np.array([1.1, 2.0, 5.0, 30.0])
@@ -35,10 +35,10 @@ def margins_of(program: Any, values: dict[str, Any], most: int) -> npt.NDArray[n
     """Return the margins a program compares with, found by comparing with every number."""
     found = np.full((program.rows, program.labels), -most - 1)
     for bar in range(-most, most + 1):
-        asked = {**values, "vote": np.full(found.shape, -bar)}
+        asked = {**values, "vote": np.full(found.shape, -bar), "pad": 0}
         if program.gated:
             asked["gate"] = np.full(found.shape, 99)
-        found[program.compute(np, asked)["label"] == 1] = bar
+        found[program.compute(np, asked)["share"] == 1] = bar
     return found
 
 
@@ -109,7 +109,8 @@ class Run:
             values = {"shares": ballots[:, there], "masks": 0, "left": left[there], "fresh": 0}
             margins = margins_of(program, values, most)
             cells = (self.rows, self.labels)
-            out = program.compute(np, {**values, "vote": np.zeros(cells), "gate": np.zeros(cells)})
+            noise = dict.fromkeys(("vote", "gate", "pad"), np.zeros(cells, np.int64))
+            out = program.compute(np, {**values, **noise})
             # What was lost after it got out: the public bound is taken instead of the count.
             bound = self.rows * (1 if self.terms.by_ballot else self.labels)
             rest[there] = left[there] - bound if public["lost"] else out["left"]
