@@ -42,8 +42,8 @@ def test_show_lists_entries_and_budgets(run: Run, ledger: Path) -> None:
 def test_a_budget_is_set_and_raised(run: Run, tmp_path: Path) -> None:
     words = ("ledger", "budget", "l.db", "--dataset", "ward", "--delta", 1e-5, "--json")
     first = json.loads(run(*words, "--epsilon", 4).stdout)
-    assert (first["epsilon"], first["one run at most"]) == (4, 4)
-    assert "left" in first
+    assert (first["epsilon"], first["fits"]) == (4, 4)
+    assert "one run at epsilon 4" in first["still"]
     assert json.loads(run(*words, "--epsilon", 8).stdout)["was"] == 4
     assert run(*words, "--epsilon", 7).exit_code == 3
     shown = json.loads(run("ledger", "show", "l.db", "--json").stdout)["budgets"][0]

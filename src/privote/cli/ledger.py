@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as jsonlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from .output import print_facts, print_json, print_result, print_table, say
 
 if TYPE_CHECKING:
     from privote.ledger import Ledger
+    from privote.ledger.events import BudgetScope
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -91,26 +93,14 @@ def budget(
     """
     from privote.ledger import Budget, Ledger, Location
 
-    place, asked = Location.of(ledger, beside), Budget(epsilon=epsilon, delta=delta)
+    place = Location.of(ledger, beside)
     with Ledger.at(place) as book:
-        before = book.state.scopes.get(book.state.known(dataset))
-        was = None if before is None else before.budget.epsilon
-        book.set_budget(asked, dataset=dataset)
+        scope = book.state.scopes.get(book.state.known(dataset))
+        was = None if scope is None else scope.budget.epsilon
+        book.set_budget(Budget(epsilon=epsilon, delta=delta), dataset=dataset)
         name = book.state.known(dataset)
-        (row,) = (row for row in book.standing() if row["dataset"] == name)
-    facts = {"ledger": place.shown, **_standing(row), "was": was}
-    print_result({n: v for n, v in facts.items() if v is not None}, json=json, title="Budget")
-
-
-def _standing(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of budgets as it is shown."""
-    names = {
-        "dataset": "data set",
-        "kind": "guarantees",
-        "fits": "one run at most",
-        "still": "left",
-    }
-    return {names.get(name, name): value for name, value in row.items()}
+        (facts,) = (row for row in book.standing() if row["dataset"] == name)
+    print_result({"ledger": place.shown, **facts, "was": was}, json=json, title="Budget")
 
 
 @app.command()
@@ -133,27 +123,28 @@ def show(ledger: str, *, beside: str | None = None, json: bool = False) -> None:
         The ledger: a file, or a postgresql:// address with --beside.
     """
     with _opened(ledger, beside) as (book, name):
-        rows, budgets, left = _runs(book), book.standing(), _left(book)
-        entries, restored = book.published(), list(book.state.restored)
-        chargeable = book.state.replaced
+        facts: dict[str, Any] = {"entries": book.published(), "runs": _runs(book)}
+        facts |= {"budgets": book.standing(), "allowances": _left(book)}
+        facts |= {"restored": book.state.restored, "chargeable": book.state.replaced}
     if json:
-        facts = {"entries": entries, "runs": rows, "budgets": budgets, "allowances": left}
-        print_json({**facts, "restored": restored, "chargeable": chargeable})
+        print_json(facts)
         return
-    if rows:
-        title = f"{name}: {len(rows)} run{'s' * (len(rows) != 1)} in {len(entries)} entries"
-        print_table(rows, title=title)
-    if budgets:
-        shown = [{n: v for n, v in row.items() if n != "still"} for row in budgets]
-        print_table([_standing(row) for row in shown], title="Budgets")
-    for row in budgets:
+    many, entries = len(facts["runs"]), len(facts["entries"])
+    budgets = [{n: v for n, v in row.items() if n != "still"} for row in facts["budgets"]]
+    tables = {
+        f"{name}: {many} run{'s' * (many != 1)} in {entries} entries": facts["runs"],
+        "Budgets": budgets,
+        "Queries left in learnt allowances, at no further charge": facts["allowances"],
+    }
+    for title, rows in tables.items():
+        if rows:
+            print_table(rows, title=title)
+    for row in facts["budgets"]:
         if row["still"]:
             say(f"{row['dataset']}: {row['still'][:1].lower()}{row['still'][1:]}.")
-    if left:
-        print_table(left, title="Queries left in learnt allowances, at no further charge")
-    for at in restored:
+    for at in facts["restored"]:
         say(f"Restored from the backup of {at[:19]}. Later charges are not in this ledger.")
-    if not chargeable:
+    if not facts["chargeable"]:
         say("Nothing can be charged to this copy: privote ledger restore --replace makes it live.")
 
 
@@ -163,10 +154,16 @@ def _runs(book: Ledger) -> list[dict[str, Any]]:
     from privote.mechanisms.base import describe
 
     rows, paid = [], set[int]()
+    scopes: dict[str, BudgetScope] = {}
     for run in book.state.runs.values():
         charge = book.state.charges[run.reserved.charge]
         mechanism = (run.commit and run.commit.mechanism) or charge.terms.get("mechanism")
+        empty = replace(book.state.scopes[charge.dataset], spent=0.0, epsilons=[], whole=False)
+        scope = scopes.setdefault(charge.dataset, empty)
         again = run.reserved.charge in paid  # an allowance that was paid for pays
+        if not again:
+            scope.spent += charge.cost or 0.0
+            scope.epsilons, scope.whole = [*scope.epsilons, charge.epsilon], charge.whole
         paid.add(run.reserved.charge)
         rows.append(
             {
@@ -177,6 +174,7 @@ def _runs(book: Ledger) -> list[dict[str, Any]]:
                 "guarantee": charge.guarantee,
                 "mechanism": describe(dict(mechanism)) if mechanism else "",
                 "epsilon": "0" if again else rounded_up(charge.epsilon, 4),
+                "so far": None if scope.total is None else rounded_up(scope.total, 4),
                 "queries": run.commit.queries if run.commit and run.commit.queries else "",
             }
         )
@@ -396,11 +394,8 @@ def backup(
     """
     with _claimed(ledger, beside, output, force=force, owner_only=True) as (book, draft):
         draft.unlink()  # a backup is a file of its own making
-        own_key = book.backup(draft)
-        entries = book.verify().entries
-    key = (
-        "inside: keep this file secret" if own_key else "not inside: it comes from the environment"
-    )
+        own_key, entries = book.backup(draft), book.verify().entries
+    key = "inside: keep this file secret" if own_key else "not inside: the environment has it"
     facts = {"output": str(output), "entries": entries, "key": key}
     print_result(facts, json=json, title="Written")
 

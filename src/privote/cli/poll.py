@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,14 +15,20 @@ from privote.errors import InputError
 from . import options as shared
 
 if TYPE_CHECKING:
+    from privote.ledger import Account
     from privote.polls import PollResult
     from privote.polls.poll import Polling
 
+    from .files import Outputs
+
+_READING = ("most", "each", "top", "invalid", "duplicates", "voter", "encoding")
+_PLANNING = ("epsilon", "delta", "mechanism", "confidence")
 People = Annotated[str | None, typer.Option("--dataset", "--people", rich_help_panel="Budget")]
 Names = Annotated[list[str] | None, typer.Option("--options")]
 
 
 def poll(
+    ctx: typer.Context,
     file: Annotated[Path | None, typer.Argument()] = None,
     *,
     epsilon: shared.Number,
@@ -126,22 +132,17 @@ def poll(
     show_sealed
         Also write the true counts, for the owner's eyes, to DIR-owner.html beside the folder.
     """
-    from privote.entropy import Entropy
-    from privote.polls import read
-    from privote.polls.outcomes import outcome_of
-    from privote.polls.planning import plan_poll
-    from privote.polls.poll import Polling, title_of
-
-    from .output import working
+    from .files import claimed_folder
+    from .look import look, print_look
+    from .output import say, working
 
     account = shared.account_of(ledger, beside, dataset, budget)
-    asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
-    asked |= {"mechanism": mechanism, "confidence": confidence}
     if plan:
         if file is not None:
             raise InputError("--plan cannot be combined with FILE: it reads no ballots")
         rule = {"most": most, "each": 1 if each is None else each, "seats": seats, "quota": quota}
-        _plan(voters, "".join(names or ()), {**asked, **rule}, json=json)
+        how = {**_taken(ctx.params, _PLANNING), **rule}
+        _plan(voters, "".join(names or ()), how, json=json)
         return
     if file is None:
         raise InputError("give FILE, or --plan")
@@ -149,101 +150,73 @@ def poll(
         raise InputError("voters", "needs `plan`: ballots are counted", voters)
     if show_sealed and output is None:
         raise InputError("--show-sealed needs --output")
-    files = _Files(output, owner=show_sealed, force=force)
-    with files.claimed(resume=resume):
+    place = None if output is None else str(output.absolute())
+    with nullcontext() if output is None else claimed_folder(output, force=True):
+        outputs = _outputs(ctx.params)
         with working("counting"):
-            ballots = read(
-                file,
-                most=most,
-                each=each,
-                top=top,
-                invalid=invalid,
-                duplicates=duplicates,
-                options=_options(names or [], column or []),
-                voter=voter,
-                column=column,
-                encoding=encoding,
-            )
-            outcome = outcome_of(seats, quota, ballots.costs, ballots.money)
-            polling = Polling(
-                ballots,
-                plan_poll(ballots.size, outcome, shares=shares, **asked),
-                title or title_of(ballots, file),
-                account,
-                Entropy(seed),
-            )
-        place = None if output is None else str(output.absolute())
+            polling = _polling(ctx.params, account)
         if not resume or dry_run:
-            _look(polling, place, stop=dry_run, json=json)
+            expected = f"It decides {polling.plan.decides}."
+            facts = look(polling.request(place), account, expected)
+            print_look(facts, stop=dry_run, json=json)
         if dry_run:
             raise typer.Exit  # which leaves no folder
 
         def write(result: PollResult) -> dict[str, str]:
             if output is None:
                 _show(result, None, verbose=verbose, json=json)
-            return files.write(result)
+            return outputs.write(result)
 
         result = polling.result(output=place, write=write, resume=resume)
-        if output is not None:
-            _show(result, output, verbose=verbose, json=json)
-        if show_sealed and not json:
-            files.show_sealed(result)
-
-
-class _Files:
-    """The pages of a poll in a folder, and the owner's view beside it: a folder is published."""
-
-    def __init__(self, folder: Path | None, *, owner: bool, force: bool) -> None:
-        from privote.polls import PollResult
-        from privote.report.polls import owner_view, poll_page
-
-        self.folder, self.force, self.owners = folder, force, Path()
-        self.rows: list[tuple[Path, Any, bool]] = []
-        if folder is not None:
-            name = folder.resolve().name or "poll"
-            home = folder / ".." if folder.name in ("", "..") else folder.parent
-            self.owners = home / f"{name}-owner.html"
-            pages = (("poll.json", PollResult.json), ("poll.html", poll_page))
-            self.rows = [(folder / file, text, False) for file, text in pages]
-            self.rows += [(self.owners, owner_view, True)] if owner else []
-
-    @contextmanager
-    def claimed(self, *, resume: bool) -> Iterator[None]:
-        """Refuse a place that cannot be written to, before anything is charged."""
-        from privote.files import check_new
-
-        from .files import claimed_folder
-
-        claim = nullcontext() if self.folder is None else claimed_folder(self.folder, force=True)
-        with claim:
-            for path, _, _ in self.rows:
-                check_new("output", path, force=self.force or resume)
-            yield
-
-    def write(self, result: PollResult) -> dict[str, str]:
-        """Write every page, whole; return the digests of those that are published."""
-        from privote.files import complete, digests_of
-
-        for path, text, sealed in self.rows:
-            with complete(path, force=self.force, owner_only=sealed) as part:
-                part.write_text(text(result), encoding="utf-8")
-        return digests_of(path for path, _, sealed in self.rows if not sealed)
-
-    def show_sealed(self, result: PollResult) -> None:
-        """Say where the true counts are."""
-        from .output import say
-
-        say(f"For the owner's eyes, true counts: {self.owners}")
+    if output is not None:
+        _show(result, output, verbose=verbose, json=json)
+    if show_sealed and not json:
+        say(f"For the owner's eyes, true counts: {_owners_page(ctx.params['output'])}")
         ties = ", ".join(result.sealed.ties)
         say(f"For the owner's eyes, tied for the last seat: {ties or 'none'}")
 
 
-def _look(polling: Polling, output: str | None, *, stop: bool, json: bool) -> None:
-    from .look import look, print_look
+def _polling(given: Mapping[str, Any], account: Account) -> Polling:
+    """Read the ballots, and plan the poll."""
+    from privote.entropy import Entropy
+    from privote.polls import read
+    from privote.polls.outcomes import outcome_of
+    from privote.polls.planning import plan_poll
+    from privote.polls.poll import Polling, title_of
 
-    expected = f"It decides {polling.plan.decides}."
-    facts = look(polling.request(output), polling.account, expected)
-    print_look(facts, stop=stop, json=json)
+    options = _options(given["names"] or [], given["column"] or [])
+    column = given["column"] or None
+    ballots = read(given["file"], options=options, column=column, **_taken(given, _READING))
+    outcome = outcome_of(given["seats"], given["quota"], ballots.costs, ballots.money)
+    plan = plan_poll(ballots.size, outcome, shares=given["shares"], **_taken(given, _PLANNING))
+    title = given["title"] or title_of(ballots, given["file"])
+    return Polling(ballots, plan, title, account, Entropy(given["seed"]))
+
+
+def _taken(given: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: given[name] for name in names}
+
+
+def _owners_page(folder: Path) -> Path:
+    """Return where the owner's view lies: beside the folder, which is published whole."""
+    home = folder / ".." if folder.name in ("", "..") else folder.parent
+    return home / f"{folder.resolve().name or 'poll'}-owner.html"
+
+
+def _outputs(given: Mapping[str, Any]) -> Outputs:
+    """Return the pages of a poll; refuse places that cannot be written to."""
+    from privote.polls import PollResult
+    from privote.report.polls import owner_view, poll_page
+
+    from .files import Outputs, text_of
+
+    outputs, folder = Outputs(force=given["force"], resume=given["resume"]), given["output"]
+    if folder is not None:
+        outputs.add("output", folder / "poll.json", (), text_of(PollResult.json))
+        outputs.add("output", folder / "poll.html", (), text_of(poll_page))
+        owners = _owners_page(folder) if given["show_sealed"] else None
+        outputs.add("output", owners, (), text_of(owner_view), sealed=True)
+    return outputs
 
 
 def _options(texts: list[str], columns: list[str]) -> list[str] | dict[str, list[str]] | None:
