@@ -108,7 +108,8 @@ def test_reserved_it_is_taken_over_and_drawn_afresh(place: Path) -> None:
     second = reserve(place, resume=True)
     assert (second.number, second.outcome) == (first.number, None)
     (outbox,) = outboxes(place)
-    assert Outbox(outbox).run == second.number
+    assert [box.run for box in Outbox.beside(place)] == [second.number]
+    assert Outbox.of(place, second.number, second._holder).path == outbox
     with refused(None, ChargedError) as caught:  # the one that was thought dead commits nothing
         first.commit(OUTCOME)
     assert caught.value.code in ("taken", "charged")
@@ -269,11 +270,15 @@ def test_where_a_failure_cannot_be_recorded_nothing_is_said_of_it(
 def test_outboxes_of_nobody_are_swept(place: Path) -> None:
     first = reserve(place)
     first.commit(OUTCOME)
-    stray = Outbox.of(place, 99, "ab").path
-    stray.write_bytes(b"0")
+    stray, other = (
+        Outbox.of(file, 99, "ab" * 8).path for file in (place, place.parent / "ledger.db.x")
+    )
+    for path in (stray, other):
+        path.write_bytes(b"0")
     pv.Ledger.open(place).reserve(asked(terms={"queries": 4}))
     assert not stray.exists()
-    assert len(outboxes(place)) == 2  # one is committed, one is open
+    assert other.exists()  # of another ledger
+    assert len(outboxes(place)) == 3  # one is committed, one is open
 
 
 # -- takeovers, and ends --

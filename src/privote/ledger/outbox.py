@@ -10,7 +10,8 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -84,25 +85,21 @@ def digest_of_text(text: str) -> str:
 class Outbox:
     """The file of one holder of one run."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, run: int) -> None:
+        self.path, self.run = path, run
 
     @classmethod
     def of(cls, file: Path, run: int, holder: str) -> Outbox:
         """Return the outbox beside a ledger's key."""
-        return cls(file.with_name(f"{file.name}.{run}-{holder}.outbox"))
+        return cls(file.with_name(f"{file.name}.{run}-{holder}.outbox"), run)
 
     @classmethod
-    def beside(cls, file: Path, run: int | None = None) -> Iterator[Outbox]:
-        """Yield the outboxes of a ledger, or of one of its runs."""
-        names = f"{file.name}.{'*' if run is None else run}-*.outbox"
-        return (cls(path) for path in file.parent.glob(_escaped(names)))
-
-    @property
-    def run(self) -> int:
-        """The run, by the file's name; 0 if that names none."""
-        number = self.path.name.rsplit(".", 2)[-2].partition("-")[0]
-        return int(number) if number.isdigit() else 0
+    def beside(cls, file: Path, run: int | None = None) -> list[Outbox]:
+        """Return the outboxes of a ledger, or of one of its runs; never those of another ledger."""
+        name = re.compile(rf"{re.escape(file.name)}\.(\d+)-[0-9a-f]{{16}}\.outbox")
+        matches = ((path, name.fullmatch(path.name)) for path in file.parent.iterdir())
+        numbers = ((path, int(match[1])) for path, match in matches if match)
+        return [cls(path, number) for path, number in numbers if run in (None, number)]
 
     def allocate(self, size: int) -> None:
         """Take a new file of this size on the disk, for its owner only."""
@@ -178,8 +175,3 @@ def _fill(file: int, size: int) -> None:
     zeros = bytes(_PIECE)
     for start in range(0, size, _PIECE):
         os.pwrite(file, zeros[: size - start], start)
-
-
-def _escaped(name: str) -> str:
-    """Return a glob pattern in which only the stars stand for anything."""
-    return "".join(f"[{letter}]" if letter in "?[" else letter for letter in name)
