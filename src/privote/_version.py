@@ -7,7 +7,7 @@ from typing import Any
 
 from .errors import InputError, PrivoteError
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 
 def written(number: int) -> dict[str, Any]:
