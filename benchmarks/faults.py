@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 import privote as pv
-from privote.ledger import Run
+from privote.ledger import Location, Run
 from privote.ledger.book import Book
 from privote.ledger.outbox import Outbox
 
@@ -120,7 +120,7 @@ def run(arguments: list[str]) -> int:
 @contextmanager
 def stepping(stop: int, fault: Callable[[], None]) -> Iterator[list[int]]:
     """Count the steps that are passed inside the block, and have a fault happen at one of them."""
-    steps = _STEPS if fault is die else _SYSTEM
+    steps = _SYSTEM if fault is no_space else _STEPS
     passed, real = [0], [(owner, name, getattr(owner, name)) for owner, name in steps]
 
     def watched(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -149,6 +149,18 @@ def die() -> None:
 def no_space() -> None:
     """Fail as a full disk does."""
     raise OSError(28, "No space left on device")
+
+
+def hang_up(server: Any) -> Callable[[], None]:
+    """Return what ends all sessions of a server's other databases, as a crash of it does."""
+
+    def gone() -> None:
+        server.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname LIKE 'fault_%' AND pid <> pg_backend_pid()"
+        )
+
+    return gone
 
 
 def in_child(job: Callable[[], int], seconds: float | None = None) -> int:
@@ -181,7 +193,7 @@ def outputs(folder: Path) -> dict[str, str]:
 
 def problems(folder: Path, place: Any, before: dict[str, str], code: int) -> list[str]:
     """Return what is wrong after a run was killed and resumed."""
-    ledger = pv.Ledger.open(*place) if isinstance(place, tuple) else pv.Ledger.open(place)
+    ledger = pv.Ledger.open(place)
     try:
         wrong = [*ledger.verify().problems]
         kinds = [entry["kind"] for entry in ledger.published()]
@@ -209,14 +221,26 @@ def problems(folder: Path, place: Any, before: dict[str, str], code: int) -> lis
 
 
 def attempt(
-    command: Command, fault: Callable[[], None], stop: int, seconds: float | None = None
+    command: Command,
+    fault: Callable[[], None],
+    stop: int,
+    seconds: float | None = None,
+    server: Any = None,
 ) -> tuple[int, list[str]]:
-    """Have a fault happen at a step, or a kill after some time; resume; return what is wrong."""
+    """Have a fault happen at a step, or a kill after some time; resume; return what is wrong.
+
+    With a server the ledger is a new database of PostgreSQL's.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         command.prepare(folder)
-        place = folder / "ledger.db"
+        place: Any = folder / "ledger.db"
         ledger = ["--ledger", str(place)]
+        if server is not None:
+            base = f"fault_{os.urandom(6).hex()}"
+            server.execute(f"CREATE DATABASE {base}")
+            place = Location.of(f"{server.address}/{base}", place)
+            ledger = ["--ledger", f"{server.address}/{base}", "--beside", str(folder / "ledger.db")]
 
         def job() -> int:
             with stepping(stop, fault) as passed:
@@ -225,17 +249,17 @@ def attempt(
 
         first, before = in_child(job, seconds), outputs(folder)
         code = in_child(lambda: run(command.arguments(folder, ledger, resume=True)))
-        if not place.exists():
-            return first, [f"no ledger after {first} and {code}"]
         return first, problems(folder, place, before, code)
 
 
-def at_every_step(command: Command, fault: Callable[[], None], step: int = 1) -> tuple[int, int]:
+def at_every_step(
+    command: Command, fault: Callable[[], None], step: int = 1, server: Any = None
+) -> tuple[int, int]:
     """Have a fault at every step of a command, or every so many; return tries and violations."""
     tries = wrong = 0
     stop = 1
     while True:
-        code, found = attempt(command, fault, stop)
+        code, found = attempt(command, fault, stop, server=server)
         if code == _THROUGH:  # before the step came
             return tries, wrong
         tries += 1
@@ -291,6 +315,17 @@ def main() -> None:
             words = " ".join((command.verb, *command.options))
             print(f"{words}: {fault.__name__} at each of {tries} steps: {wrong} violations")
             ok = ok and not wrong
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from tests.ledger.conftest import started
+
+    with started() as server:
+        for command in COMMANDS[:4]:
+            for fault in (die, hang_up(server)):
+                tries, wrong = at_every_step(command, fault, server=server)
+                words = " ".join((command.verb, *command.options))
+                name = fault.__name__
+                print(f"{words}, PostgreSQL: {name} at each of {tries} steps: {wrong} violations")
+                ok = ok and not wrong
     tries, wrong = at_random(arguments.kills, arguments.seed)
     print(f"{tries} kills at random moments: {wrong} violations")
     ok = ok and not wrong
