@@ -236,25 +236,19 @@ class Labelling:
         if queries is not None:
             asked = whole("queries", queries, 1, ballots.queries)
             ballots = ballots.head(asked)
+        elif guarantee == "data-dependent":
+            raise InputError(
+                "queries",
+                "must be given for guarantee 'data-dependent': stopping at a cost that depends on "
+                "the votes would leak, so the number is fixed in advance",
+            )
         if guarantee == AUTO:
             lasting = account.ledger is not None or baseline is not None or voter_ids is not None
             size = ballots.voters, ballots.labels, asked
             guarantee = "allowance" if lasting else guarantee_of(mechanism, cost, *size)
         if baseline is not None and guarantee != "allowance":
             raise InputError("baseline", f"needs guarantee 'allowance', not {guarantee!r}")
-        if queries is None and guarantee == "data-dependent":
-            raise InputError(
-                "queries",
-                "must be given for guarantee 'data-dependent': stopping at a cost that depends on "
-                "the votes would leak, so the number is fixed in advance",
-            )
-        most = None
-        if isinstance(mechanism, Mechanism):
-            most = mechanism.max_positives
-            if ballots.resolution > mechanism.resolution:
-                rule = "must be 0, 1 or missing; only tallies take probabilities"
-                raise InputError("votes", rule)
-            mechanism.check(ballots)
+        most = _most_positives(mechanism, ballots)
         names = ballots.voter_names if voter_ids is None else voter_ids
         names = None if names is None else voter_names(names, ballots.voters)
         named = (guarantee == "allowance" or voter_ids is not None) and lasts
@@ -583,6 +577,16 @@ def _check(mechanism: Any, guarantee: Any, account: Account, plan_for: Any) -> N
         raise InputError("plan_for", "needs a `ledger`, which keeps what is left for later calls")
     if plan_for is not None and named:
         raise InputError("plan_for", "needs `mechanism=auto`, which learns the allowance")
+
+
+def _most_positives(mechanism: Mechanism | str, ballots: BallotSource) -> int | None:
+    """Return how many ones a ballot may have; refuse ballots that a mechanism does not count."""
+    if isinstance(mechanism, str):
+        return None
+    if ballots.resolution > mechanism.resolution:
+        raise InputError("votes", "must be 0, 1 or missing; only tallies take probabilities")
+    mechanism.check(ballots)
+    return mechanism.max_positives
 
 
 def ballots_of(
