@@ -265,6 +265,14 @@ class Guarantee:
         Further sentences of the statement.
     drawn
         The digest of what was drawn.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> votes = np.random.default_rng(0).random((100, 50, 4)) < 0.1
+    >>> guarantee = pv.label(votes, epsilon=8.0, delta=1e-5).guarantee
+    >>> str(guarantee), guarantee.epsilon, guarantee.protects
+    ('allowance', 8.0, 'a voter')
     """
 
     kind: str
