@@ -131,17 +131,16 @@ def family(truth: Array) -> list[int]:
 def in_worst_case(votes: Array, truth: Array, sigma: float, seed: int) -> dict[str, dict[str, Any]]:
     """Return queries answered, sigma, the budget needed for all of them, and BAC and MAP."""
     mechanism, voters = pv.BinaryVoting(sigma=sigma), votes.shape[1]
-    budget = pv.Budget(epsilon=EPSILON, delta=DELTA)
-    with pv.Guardian(
-        mechanism, budget, pv.Ledger.in_memory(), guarantee="worst-case", seed=seed
-    ) as guardian:
-        asked = pv.dependencies.gated(guardian.release, votes, 0).labels
+    every = mechanism.release(votes, seed=seed)
+    asked = np.where((every[:, :1] == 1) | (np.arange(LABELS) == 0), every, 0).astype(every.dtype)
+    questions = np.cumsum(np.where(every[:, 0] == 1, LABELS, 1))
+    asked = asked[questions <= queries_for(mechanism, voters, 1, EPSILON, DELTA)]
     same = len(asked)
     fit = queries_for(mechanism, voters, LABELS, EPSILON, DELTA)
     louder = sigma_for(
         lambda s: pv.BinaryVoting(sigma=s), voters, LABELS, EPSILON, DELTA, max(same, 1)
     )
-    every = mechanism.release(votes[:same], seed=seed)
+    every = every[:same]
     noisy = pv.BinaryVoting(sigma=louder).release(votes[:same], seed=seed)
     alone = np.where(np.arange(LABELS) == 0, every, 0).astype(every.dtype)
     table = {

@@ -80,9 +80,9 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
     "wanted": lambda x: planning.sigma_for(lambda s: pv.BinaryVoting(sigma=s), 50, 3, 8.0, 1e-5, x),
     "missed": lambda x: forecast(_BINARY, x, 3),
     **{f"plan, {name}": lambda x, name=name: pv.plan(**{**_PLANNED, name: x}) for name in _PLANNED},
-    "allowance": lambda x: _counts(_allowance(x, 3)),
-    "allowances": lambda x: _counts(_allowance([1, 2, x], 3)),
-    "unsigned allowances": lambda x: _counts(_allowance(_unsigned(x), 2)),
+    "allowance": lambda x: _allowances(x, 3),
+    "allowances": lambda x: _allowances([1, 2, x], 3),
+    "unsigned allowances": lambda x: _allowances(_unsigned(x), 2),
     "threshold": lambda x: check_threshold(x, 3),
     "thresholds": lambda x: check_threshold([0.5, 0.5, x], 3),
     "seed": lambda x: Entropy(x).bytes(3),
@@ -102,10 +102,6 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def _allowance(wanted: Any, voters: int) -> Any:
-    return check_allowance(wanted, 2**62, voters, pv.Budget(epsilon=8.0, delta=1e-5))
-
-
 def _unsigned(value: Any) -> Any:
     try:
         return np.array([1, value], np.uint64)
@@ -113,8 +109,9 @@ def _unsigned(value: Any) -> Any:
         return value
 
 
-def _counts(found: Any) -> None:
-    assert found is None or (found >= 0).all(), f"allowances {found}"
+def _allowances(wanted: Any, voters: int) -> None:
+    found = check_allowance(wanted, 2**62, voters, pv.Budget(epsilon=8.0, delta=1e-5))
+    assert (found >= 0).all(), f"allowances {found}"
 
 
 def _places(ballots: SparseBallots) -> None:
@@ -219,12 +216,13 @@ def _epsilons(rng: np.random.Generator) -> Iterator[tuple[float, Any]]:
     yield float(np.max(pv.epsilon(curve[None], orders, delta))), _exact(curve, orders, delta)
     loose = min(curve[i] - mpmath.log(delta) / (a - 1) for i, a in enumerate(orders))
     yield pv.epsilon_2017(curve, None, delta), loose
-    pinned = pv.Budget(epsilon=8.0, delta=delta).filter
-    at = orders == pinned.order
-    yield pinned.epsilon(float(curve[at][0])), _exact(curve[at], orders[at], delta)
     place = int(rng.integers(len(orders)))
     one = float(orders[place]), delta
     cost = float(curve[place])
+    yield (
+        pv.Budget(epsilon=8.0, delta=delta, order=one[0]).filter.epsilon(cost),
+        _exact([cost], one[:1], delta),
+    )
     yield sanitize.statement_epsilon(cost, 0.0, *one), _exact([cost], one[:1], delta)
     plan = TrainingPlan(steps=4)
     spent = float(10 ** rng.uniform(-4, 1.5))

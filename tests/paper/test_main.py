@@ -33,7 +33,7 @@ def test_measures_what_is_named_by_key_or_place_and_writes_a_page(run: Run, tmp_
     assert "Lemma 2.1: Numerical integration gives the formula" in done.stdout
     assert "1/2 alg:extended-pate" in done.stderr
     page = (tmp_path / "mine" / "paper.html").read_text(encoding="utf-8")
-    assert "paper&#x27;s accounting</th>" in page
+    assert "paper&#39;s accounting</th>" in page
     assert "exact</th>" in page
     summary = json.loads((tmp_path / "mine" / "summary.json").read_text(encoding="utf-8"))
     assert summary["command"].startswith(
