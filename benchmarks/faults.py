@@ -29,7 +29,6 @@ import numpy as np
 
 import privote as pv
 from privote.ledger import Location, Run
-from privote.ledger.book import Book
 from privote.ledger.outbox import Outbox
 
 _DELTA = ["--delta", "1e-5"]
@@ -44,7 +43,7 @@ _SYSTEM: tuple[tuple[Any, str], ...] = (
 )
 _STEPS: tuple[tuple[Any, str], ...] = (
     *_SYSTEM,
-    (Book, "append"),
+    (pv.Ledger, "append"),
     (Outbox, "allocate"),
     (Outbox, "write"),
     (Outbox, "remove"),

@@ -24,8 +24,7 @@ from privote.accounting.filters import pinned_order
 from privote.accounting.renyi import Floats, epsilon
 from privote.errors import BudgetError, whole
 from privote.ledger import Budget, Request
-from privote.ledger.admission import admit, raised
-from privote.ledger.events import LedgerState
+from privote.ledger.events import LedgerState, admit, raised
 from privote.mechanisms import BinaryVoting
 
 _MOST = 60  # draws of one step: more are not taken, so that histories can be listed

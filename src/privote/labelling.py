@@ -754,8 +754,7 @@ class Electorate:
         with self._ledger.transaction() as state:
             charge = self._ledger.allowance_for(state, request)
             if charge is None:
-                facts = self._ledger.allowance_facts(request)
-                charge = self._ledger.charge(state, request, **facts)
+                charge = self._ledger.charge(state, request)
         self._charge = charge
         if len(self._state.allowance) != self.voters:
             rule = f"must be all {len(self._state.allowance)} voters registered together"
