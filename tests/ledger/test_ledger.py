@@ -23,7 +23,7 @@ from tests.ledger.conftest import VOTES, charged, label, own_files
 from tests.refusals import refused
 
 import privote as pv
-from privote.ledger.store import FORMAT
+from privote.ledger.store import TRIGGERS
 
 MECHANISM = pv.BinaryVoting(sigma=5.0)
 ALLOWANCE: dict[str, Any] = {"queries": None, "guarantee": "allowance"}
@@ -126,7 +126,7 @@ def test_verify_finds_every_edit(path: Path, tmp_path: Path) -> None:
             with closing(sqlite3.connect(copied)) as connection:
                 connection.executescript("DROP TRIGGER entries_stay; DROP TRIGGER entries_remain")
                 connection.executescript(change)
-                connection.executescript(";".join(FORMAT.triggers.values()))  # or these are missed
+                connection.executescript(";".join(TRIGGERS.values()))  # or these are missed
         with suppress(pv.LedgerError):
             assert not pv.Ledger.open(copied).verify().ok, change
 
@@ -144,7 +144,7 @@ def test_an_entry_of_a_fork_does_not_fit_in(path: Path, tmp_path: Path) -> None:
             "UPDATE entries SET (at, body, digest) = (SELECT at, body, digest FROM fork.entries f "
             "  WHERE f.number = entries.number) WHERE number = (SELECT min(e.number) FROM entries e"
             "  JOIN fork.entries f USING (number) WHERE e.digest != f.digest);"
-            + FORMAT.triggers["entries_stay"]
+            + TRIGGERS["entries_stay"]
         )
     assert not pv.Ledger.open(path).verify().ok
 

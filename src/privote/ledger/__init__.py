@@ -218,8 +218,9 @@ class Ledger:
         with self._turn:
             for row in () if self._store is None else self._store.rows(after=self._head[0]):
                 self._chain.check(self._head, row)
-                self._state.add(row.number, row.at, decoded(row.body, row.sealed))
-                self._head = (row.number, row.digest)
+                head = (row.number, row.digest)
+                self._state.add(head, row.at, decoded(row.body, row.sealed))
+                self._head = head
             return self._state
 
     @contextmanager
@@ -258,7 +259,7 @@ class Ledger:
                 except UnsettledError as error:
                     lost = error
                 if added:
-                    self._settle(self._store, self._anchor, before, added, lost)
+                    self._settle(before, added, lost)
                 self._added = None  # here and below: an interrupt may hit either line
             except BaseException:
                 self._undo(count)
@@ -271,24 +272,19 @@ class Ledger:
         del self._events[count:]
         self._state, self._head = LedgerState(), (0, START)
         for number, (at, event) in enumerate(self._events, 1):
-            self._state.add(number, at, event)
             self._head = (number, "")
+            self._state.add(self._head, at, event)
 
-    def _settle(
-        self,
-        store: Store,
-        anchor: Anchor,
-        before: Head,
-        added: Sequence[Row],
-        lost: UnsettledError | None,
-    ) -> None:
+    def _settle(self, before: Head, added: Sequence[Row], lost: UnsettledError | None) -> None:
         """Read back what was committed, and anchor it; raise unless it is there.
 
         Where the answer to the commit was lost, this finds out what became of it: under the lock,
         which the broken session held until it had committed or was undone. Nothing is tried twice,
         so nothing is charged twice. Where others have anchored more by now, that stays.
         """
-        after = (added[-1].number, added[-1].digest)
+        store, anchor, after = self._store, self._anchor, (added[-1].number, added[-1].digest)
+        assert store is not None
+        assert anchor is not None
         try:
             if lost is not None:
                 store.reconnect()
@@ -313,6 +309,11 @@ class Ledger:
         """Add an event, inside a transaction; return its entry."""
         if self._added is None:
             raise LedgerError("append outside a transaction")
+        if not (self._state.replaced or isinstance(event, Replaced)):
+            raise LedgerError(
+                "this ledger was restored from a backup, and its original may still be charged: "
+                "read it, or say that the original is gone (`privote ledger restore --replace`)"
+            )
         if self._store is None:
             at = now()
             self._events.append((at, event))
@@ -322,7 +323,7 @@ class Ledger:
             self._store.append(row)
             self._added.append(row)
             self._head, at = (row.number, row.digest), row.at
-        self._state.add(self._head[0], at, event)
+        self._state.add(self._head, at, event)
         return self._head[0]
 
     # -- budgets -----------------------------------------------------------------------------------
@@ -336,7 +337,6 @@ class Ledger:
         if not isinstance(budget, Budget):
             raise InputError("budget", "must be a privote.Budget", budget)
         with self.transaction() as state:
-            self._check_original(state)
             self.append(raised(state, budget, state.known(dataset)))
             return state.scopes[state.known(dataset)].budget
 
@@ -346,7 +346,6 @@ class Ledger:
 
     def charge(self, state: LedgerState, request: Request, **facts: Any) -> int:
         """Append the charge of a run, inside a transaction; return its entry."""
-        self._check_original(state)
         *budget, charge = admit(state, request)
         for event in budget:
             if self.is_persistent and request.price and event.epsilon == request.cost.epsilon:
@@ -365,14 +364,6 @@ class Ledger:
                 **facts,
             }
         return self.append(replace(charge, **facts))
-
-    @staticmethod
-    def _check_original(state: LedgerState) -> None:
-        if not state.replaced:
-            raise LedgerError(
-                "this ledger was restored from a backup, and its original may still be charged: "
-                "read it, or say that the original is gone (`privote ledger restore --replace`)"
-            )
 
     # -- runs --------------------------------------------------------------------------------------
 
@@ -424,7 +415,6 @@ class Ledger:
                 if run is None or (not resume and run.finished):
                     number = self._reserve(state, request, key, holder)
                 elif resume:
-                    self._check_original(state)
                     number, outcome = run.number, self._take_over(run, request, holder)
                 else:
                     raise BudgetError(
@@ -447,7 +437,6 @@ class Ledger:
         if charge is None or account is None:
             charge = self.charge(state, request)
         else:
-            self._check_original(state)
             authorise(state, request)
             assert request.allowance is not None
             continued(account, request.allowance)
@@ -569,12 +558,6 @@ class Ledger:
             for each, body in zip(entry, bodies, strict=True)
         ]
 
-    def digest_of_entry(self, number: int) -> str:
-        """Return the digest that binds an entry to all before it; empty without a store."""
-        with self._turn:
-            rows = [] if self._store is None else self._store.rows(number - 1, number)
-        return "".join(row.digest for row in rows)
-
     def standing(self) -> list[dict[str, Any]]:
         """Return every budget with what unconditional charges have used of it, and left."""
         return [
@@ -645,9 +628,9 @@ class Ledger:
         ``replace``, that the original is gone: two live copies would spend one budget twice.
         """
         location, operator = Location.of(path, beside), _operator(None)
-        with closing(read_backup(backup)) as source:
-            news: list[Event] = [Restored(backup=source.at, operator=operator)]
-            restore(source, location, [*news, *[Replaced(operator=operator)] * replace])
+        source = read_backup(backup)
+        news: list[Event] = [Restored(backup=source.at, operator=operator)]
+        restore(source, location, [*news, *[Replaced(operator=operator)] * replace])
         with closing(cls.open(location, readonly=True)) as ledger:
             return ledger.verify()
 
@@ -706,7 +689,7 @@ class Run:
         self._reserved = ledger.state.runs[number].reserved
         self.standing = None
         if ledger.is_persistent:
-            self.standing = Standing.of(ledger.state, number, ledger.digest_of_entry(number))
+            self.standing = Standing.of(ledger.state, number)
 
     @property
     def account(self) -> AllowanceState | None:

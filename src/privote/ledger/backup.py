@@ -24,15 +24,17 @@ from ..files import check_file, complete
 from .chain import KEY_VARIABLE, Anchor, Chain, Verification, now, verify, warn_if_open
 from .events import Event
 from .location import Location
-from .store import START, SQLiteStore, Store
+from .store import START, Row, SQLiteStore, Store
 
 
 @dataclass(frozen=True)
 class Backup:
-    """An open backup: its entries, and whether they are as they were written.
+    """What a backup holds.
 
     Attributes
     ----------
+    rows
+        The entries.
     chain, own_key
         The ledger's key, and whether it is inside; otherwise it is in the environment.
     at
@@ -41,15 +43,11 @@ class Backup:
         What is wrong with the entries.
     """
 
-    store: Store
+    rows: Sequence[Row]
     chain: Chain
     own_key: bool
     at: str
     verification: Verification
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self.store.close()
 
 
 def write_backup(path: Path, store: Store, chain: Chain) -> bool:
@@ -77,10 +75,10 @@ def write_backup(path: Path, store: Store, chain: Chain) -> bool:
     return key is not None
 
 
-def open_backup(path: str | os.PathLike[str]) -> Backup:
-    """Open a backup; raise if it is none, or belongs to another key."""
+def read_backup(path: str | os.PathLike[str]) -> Backup:
+    """Read and verify a backup; raise if it is none, or belongs to another key."""
     file = check_file(path, "backup")
-    store = SQLiteStore.open(file, create=False, readonly=True)
+    store = SQLiteStore.loaded(file)
     try:
         ((anchor, key),) = store.run("SELECT anchor, key FROM backup")
     except (LedgerError, ValueError):
@@ -98,26 +96,16 @@ def open_backup(path: str | os.PathLike[str]) -> Backup:
     if found.ok and heads != [head]:
         text = f"it ends at entry {head[0]}, its anchor at {heads[-1][0]}: rolled back"
         found = replace(found, problems=(text,))
-    return Backup(store, chain, key is not None, str(facts.get("backup")), found)
-
-
-def read_backup(path: str | os.PathLike[str]) -> Backup:
-    """Open a backup that is as it was written; raise if it is not."""
-    backup = open_backup(path)
-    if not backup.verification.ok:
-        raise LedgerError(f"backup {str(path)!r}: {'; '.join(backup.verification.problems)}")
-    return backup
-
-
-def verify_backup(path: str | os.PathLike[str]) -> Verification:
-    """Verify a backup without restoring it."""
-    with closing(open_backup(path)) as backup:
-        return backup.verification
+    return Backup(
+        store.rows() if found.ok else [], chain, key is not None, str(facts.get("backup")), found
+    )
 
 
 def restore(backup: Backup, location: Location, news: Sequence[Event]) -> None:
     """Put a ledger with a backup's entries, and events that say so, where none is."""
-    rows = backup.store.rows()
+    if not backup.verification.ok:
+        raise LedgerError(f"the backup is broken: {'; '.join(backup.verification.problems)}")
+    rows = [*backup.rows]
     heads = [(0, START), *((row.number, row.digest) for row in rows)]
     _check_place(backup, location, heads)
     head = heads[-1]

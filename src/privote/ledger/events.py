@@ -30,6 +30,7 @@ from ..accounting.filters import RenyiFilter, check_charge, largest_part, pinned
 from ..accounting.renyi import DEFAULT_ORDERS, Floats, check_delta, rounded_up
 from ..errors import BudgetError, InputError, LedgerError, PrivoteWarning, positive
 from ..votes.names import folded
+from .store import Head
 
 Counts = npt.NDArray[np.int64]
 
@@ -470,7 +471,7 @@ class AllowanceState:
 
 @dataclass
 class RunState:
-    """A run from its reservation on.
+    """A run from its reservation on, whose entry has this number and digest.
 
     Attributes
     ----------
@@ -479,6 +480,7 @@ class RunState:
     """
 
     number: int
+    digest: str
     reserved: Reserved
     holder: str
     at: str
@@ -546,8 +548,9 @@ class LedgerState:
         same = [run for run in self.runs.values() if run.reserved.key == key]
         return same[-1] if same else None
 
-    def add(self, entry: int, at: str, event: Event) -> None:
-        """Add one event, which stands at this entry and was written at this time."""
+    def add(self, head: Head, at: str, event: Event) -> None:
+        """Add one event: number and digest of its entry, and when that was written."""
+        entry, digest = head
         match event:
             case BudgetSet():
                 budget = Budget(epsilon=event.epsilon, delta=event.delta, order=event.order)
@@ -559,7 +562,7 @@ class LedgerState:
                 if event.account is not None:
                     self.accounts[entry] = AllowanceState.of(event)
             case Reserved():
-                run = RunState(entry, event, event.holder, at, event.operator or {})
+                run = RunState(entry, digest, event, event.holder, at, event.operator or {})
                 self.runs[entry] = run
                 if event.charge in self.accounts:
                     self.accounts[event.charge].run = entry
@@ -619,8 +622,8 @@ class Standing:
     digest: str
 
     @classmethod
-    def of(cls, state: LedgerState, run: int, digest: str) -> Standing:
-        """Return what the data set of a run has cost by now; ``digest`` is of its reservation."""
+    def of(cls, state: LedgerState, run: int) -> Standing:
+        """Return what the data set of a run has cost by now."""
         charge = state.runs[run].reserved.charge
         scope = state.scopes[state.charges[charge].dataset]
         first = next(n for n, each in state.charges.items() if each.dataset == scope.name)
@@ -635,7 +638,7 @@ class Standing:
             order=scope.budget.filter.order,
             new=first == charge,
             entry=run,
-            digest=digest,
+            digest=state.runs[run].digest,
         )
 
 

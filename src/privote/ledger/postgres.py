@@ -30,13 +30,45 @@ _TABLES = (
     "CREATE TRIGGER entries_remain BEFORE TRUNCATE ON entries "
     "FOR EACH STATEMENT EXECUTE FUNCTION stay()",
 )
-# What can drop or change a row without a word, besides the two triggers above.
-_FOREIGN = """
-SELECT 'trigger ' || tgname FROM pg_trigger WHERE NOT tgisinternal
-  AND tgrelid IN ('entries'::regclass, 'sealed'::regclass)
-  AND (tgenabled <> 'O' OR tgname NOT IN ('entries_stay', 'entries_remain'))
-UNION ALL SELECT 'rule ' || rulename FROM pg_rewrite
-  WHERE ev_class IN ('entries'::regclass, 'sealed'::regclass)
+# What belongs to the tables, as the catalogue has it: triggers that are on, with their kind (before
+# each row an update or delete; before a truncation) and neither condition nor columns; keys;
+# columns; tables that survive a crash; no rule, no policy, no table that inherits, and no sessions
+# in which triggers and keys do not hold.
+_STAY = "O stay BEGIN RAISE EXCEPTION 'a ledger is append-only'; END"
+_BELONGS = {
+    f"trigger entries entries_stay 27 {_STAY}",
+    f"trigger entries entries_remain 34 {_STAY}",
+    "key entries PRIMARY KEY (number)",
+    "key entries CHECK ((number > 0))",
+    "key sealed PRIMARY KEY (number)",
+    "key sealed FOREIGN KEY (number) REFERENCES entries(number)",
+    *(f"column entries {name} t f" for name in ("number bigint", "at text", "body text")),
+    *(f"column {name} t f" for name in ("entries digest text", "sealed number bigint")),
+    *(f"column {name} t f" for name in ("sealed body text", "meta version bigint")),
+    *(f"table {name} r f p" for name in ("entries", "sealed", "meta")),
+    "setting session_replication_role=origin",
+}
+_CATALOGUE = """
+WITH ours AS (SELECT * FROM pg_class
+  WHERE oid IN ('entries'::regclass, 'sealed'::regclass, 'meta'::regclass))
+SELECT concat_ws(' ', 'trigger', relname, tgname, tgtype, tgenabled, proname, btrim(prosrc),
+    CASE WHEN tgqual IS NOT NULL THEN 'WHEN' END, 'OF ' || nullif(tgattr::text, ''))
+  FROM ours JOIN pg_trigger ON tgrelid = ours.oid JOIN pg_proc ON pg_proc.oid = tgfoid
+  WHERE NOT tgisinternal OR tgenabled <> 'O'
+UNION ALL SELECT concat_ws(' ', 'key', relname, pg_get_constraintdef(pg_constraint.oid))
+  FROM ours JOIN pg_constraint ON conrelid = ours.oid WHERE contype <> 'n'
+UNION ALL SELECT concat_ws(' ', 'column', relname, attname, format_type(atttypid, atttypmod),
+    attnotnull, atthasdef)
+  FROM ours JOIN pg_attribute ON attrelid = ours.oid WHERE attnum > 0 AND NOT attisdropped
+UNION ALL SELECT concat_ws(' ', 'table', relname, relkind, relrowsecurity, relpersistence) FROM ours
+UNION ALL SELECT concat_ws(' ', 'rule', rulename) FROM ours JOIN pg_rewrite ON ev_class = ours.oid
+UNION ALL SELECT concat_ws(' ', 'policy', polname) FROM ours JOIN pg_policy ON polrelid = ours.oid
+UNION ALL SELECT concat_ws(' ', 'heir', inhrelid) FROM ours JOIN pg_inherits ON inhparent = ours.oid
+UNION ALL SELECT 'setting session_replication_role=' || current_setting('session_replication_role')
+UNION ALL SELECT concat_ws(' ', 'setting', coalesce(setrole::regrole::text, 'all'), chosen)
+  FROM pg_db_role_setting CROSS JOIN unnest(setconfig) chosen
+  WHERE chosen LIKE 'session_replication_role=%' AND chosen NOT LIKE '%=origin'
+    AND setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
 """
 # Taken by every writer for the length of its transaction. At other levels of isolation what is read
 # inside was seen before the wait for the lock. And what is charged is on disk, and with the standby
@@ -265,9 +297,13 @@ class PostgresStore(Store):
             self._connection.close()
 
     def problems(self) -> list[str]:
-        """Return what could change a row without a word, and lost sealed rows."""
-        found = [f"{text} does not belong there" for (text,) in self.run(_FOREIGN)]
-        return found + self.orphans()
+        """Return what does not belong to the tables, or is gone, and lost sealed rows."""
+        present = {str(text) for (text,) in self.run(_CATALOGUE)}
+        return [
+            *(f"{text!r} does not belong there" for text in present - _BELONGS),
+            *(f"{text!r} is gone" for text in _BELONGS - present),
+            *self.orphans(),
+        ]
 
     def run(self, statement: str, *values: Any) -> list[Any]:
         """Run one statement, and return all its rows."""

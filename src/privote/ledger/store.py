@@ -170,7 +170,7 @@ class SQLiteStore(Store):
     shared = False
     _opening = threading.Lock()
 
-    def __init__(self, path: Path, status: os.stat_result) -> None:
+    def __init__(self, path: Path, status: os.stat_result | None) -> None:
         self.path, self._status = path, status
         self._process, self._lock = os.getpid(), threading.RLock()
         self._connection: sqlite3.Connection | None = None
@@ -198,7 +198,7 @@ class SQLiteStore(Store):
         return store
 
     def _connect(self, place: Path, *, create: bool) -> None:
-        """Connect, unless another user of the file has; refuse what is no ledger of this format."""
+        """Connect, unless another user of the file has."""
         self._check_process()
         self._check_in_place()
         if self._connection is None:
@@ -209,6 +209,20 @@ class SQLiteStore(Store):
             uri = f"file:{quote(str(place))}?mode={mode}"
             self._connection = sqlite3.connect(uri, uri=True, timeout=_PATIENCE, **options)
             self._connection.executescript("PRAGMA synchronous=EXTRA; PRAGMA foreign_keys=ON")
+        self._check_format(create=create)
+
+    @classmethod
+    def loaded(cls, path: Path) -> SQLiteStore:
+        """Return a copy of a file in memory, to read: SQLite opens nothing, and locks nothing."""
+        store = cls(path, None)
+        store._connection = sqlite3.connect(":memory:", isolation_level=None)
+        # SQLite takes no bytes for a lack of memory.
+        store._connection.deserialize(path.read_bytes() or b"empty")
+        store._check_format(create=False)
+        return store
+
+    def _check_format(self, *, create: bool) -> None:
+        """Refuse what is no ledger of this format; with ``create``, make one of nothing."""
         number, tables = self._format()
         if create and number == 0 and not tables:
             with self.transaction():  # another process may have been first
@@ -254,6 +268,7 @@ class SQLiteStore(Store):
         What is written to one that was moved away or replaced is seen by nobody else, ever; and a
         journal has the name by which the file was opened.
         """
+        assert self._status is not None
         if not stat.S_ISREG(self._status.st_mode):
             raise LedgerError(f"ledger {str(self.path)!r} must be a regular file")
         links, same = 1, False
@@ -321,11 +336,13 @@ class SQLiteStore(Store):
         made = {**TABLES, **TRIGGERS}
         present = dict(self.run("SELECT name, sql FROM sqlite_master"))
         present.pop("backup", None)
+        changed = [name for name in made if present.get(name, made[name]) != made[name]]
         checked = [str(text) for (text,) in self.run("PRAGMA integrity_check")]
-        differ = {name for name in made | present if made.get(name) != present.get(name)}
         return [
             *(text for text in checked if text != "ok"),
-            *(f"{name!r} is not as a ledger has it" for name in sorted(differ)),
+            *(f"{name!r} does not belong in a ledger" for name in present.keys() - made.keys()),
+            *(f"{name!r} is not as it was made" for name in changed),
+            *(f"{name!r} is gone" for name in made.keys() - present.keys()),
             *self.orphans(),
         ]
 
