@@ -481,7 +481,7 @@ def predict(
     import numpy as np
 
     from privote.learning.pictures import PictureEncoder
-    from privote.learning.students.saving import load_student
+    from privote.learning.saving import load_student
     from privote.votes.cells import cell_of
     from privote.votes.cube import check_threshold
 
