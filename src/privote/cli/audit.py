@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from . import options
+from .output import print_json, print_table, say, working
 
 if TYPE_CHECKING:
     from privote.mechanisms import Mechanism
@@ -61,8 +62,6 @@ def audit(
     from privote.audit import exact
     from privote.mechanisms import MECHANISMS
 
-    from .output import print_json, working
-
     kinds = [options.kind_of(mechanism)] if mechanism else [*MECHANISMS.values()]
     subjects = [each for kind in kinds for each in _subjects(kind, voters)]
     if options.settings_of(ctx.params):
@@ -109,8 +108,6 @@ def _subjects(kind: type[Mechanism], voters: int) -> list[Mechanism]:
 
 def _show(findings: list[dict[str, Any]], size: dict[str, int]) -> None:
     from privote.report import Column
-
-    from .output import print_table, say
 
     rows: dict[str, dict[str, Any]] = {}
     for found in findings:

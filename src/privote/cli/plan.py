@@ -9,6 +9,7 @@ import typer
 from privote.errors import InputError
 
 from . import options
+from .output import print_facts, print_json, say, working
 
 if TYPE_CHECKING:
     from privote.mechanisms import Mechanism
@@ -73,8 +74,6 @@ def plan(
     from privote import planning
     from privote.ledger import Budget
 
-    from .output import print_json, working
-
     mech = options.mechanism_of(ctx.params)
     if mech is not None and (queries is not None or yes is not None):
         raise InputError("--queries and --yes cannot be combined with --mechanism")
@@ -94,8 +93,6 @@ def plan(
 
 
 def _show_plan(result: Plan) -> None:
-    from .output import print_facts, say
-
     print_facts(result.brief(), title="Plan")
     say(_PUBLIC)
 
@@ -116,8 +113,6 @@ def _numbers(mechanism: Mechanism, **size: Any) -> dict[str, Any]:
 
 def _show_bought(mechanism: Mechanism, numbers: dict[str, Any]) -> None:
     from privote.accounting.renyi import rounded_up
-
-    from .output import print_facts
 
     unit = "single votes" if numbers["allowance_counts"] == "votes" else "whole ballots"
     facts = {
