@@ -109,22 +109,15 @@ def _subjects(kind: type[Mechanism], voters: int) -> list[Mechanism]:
 def _show(findings: list[dict[str, Any]], size: dict[str, int]) -> None:
     from privote.report import Column
 
-    rows: dict[str, dict[str, Any]] = {}
-    for found in findings:
-        row = rows.setdefault(found["mechanism"], {"mechanism": found["mechanism"]})
-        row[found["audit"]] = found["ratio"]
-        row["verdict"] = "ok" if found["ok"] and row.get("verdict") != "BROKEN" else "BROKEN"
-    ratios = (Column(key=kind, digits=6) for kind in ("exact", "missing"))
     print_table(
-        list(rows.values()),
-        columns=["mechanism", *ratios, "verdict"],
+        [row | {"verdict": "ok" if row["ok"] else "BROKEN"} for row in findings],
+        columns=["mechanism", "audit", "cases", Column(key="ratio", digits=6), "verdict"],
         title=f"Audit: largest true cost / stated cost ({size['elections']} elections each, "
         f"voters: {size['voters']}, labels: {size['labels']})",
-        caption=f"{sum(found['cases'] for found in findings):,} cases. Above 1 a guarantee is "
-        "broken; 1 means that the stated cost is the true one.",
+        caption="Above 1 a guarantee is broken; 1 means that the stated cost is the true one.",
     )
-    for name in sorted({found["mechanism"] for found in findings if not found["independent"]}):
+    for name in sorted({row["mechanism"] for row in findings if not row["independent"]}):
         say(f"{name}: compared with its own probabilities; audit/reference.py does not have it.")
-    broken = [found["summary"] for found in findings if not found["ok"]]
+    broken = [row["summary"] for row in findings if not row["ok"]]
     count = f"{len(broken)} of {len(findings)} audits found a violation."
     say("\n".join([*broken, count if broken else "All audits passed."]))
