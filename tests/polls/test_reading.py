@@ -13,7 +13,7 @@ from tests.refusals import refused
 
 from privote.errors import BallotError, InputError
 from privote.polls import read
-from privote.polls.outcomes import Greedy
+from privote.polls.mechanisms import Greedy
 
 CAT = """# DATA TYPE: cat
 # TITLE: Three towns
@@ -259,7 +259,7 @@ def test_points_and_ballots_beyond_the_rule(tmp_path: Path) -> None:
 
 
 def test_many_ballots_come_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("polls.ballots", "votes.tables"):
+    for module in ("polls.reading", "votes.tables"):
         monkeypatch.setattr(f"privote.{module}._ROWS", 3)
     for name, text, more in (("p.csv", WIDE, {}), ("l.csv", LIST, LISTED)):
         head, *rows = text.splitlines()
