@@ -17,8 +17,8 @@ from tests.refusals import refused
 from privote.errors import InputError, PrivoteWarning
 from privote.guarantees import Guarantee
 from privote.learning.rows import label_probabilities
-from privote.learning.students.classifiers import PartialLabels, train_student
-from privote.learning.students.saving import load_student, save_student
+from privote.learning.saving import load_student, save_student
+from privote.learning.students import PartialLabels, train_student
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(60, 3))
@@ -139,7 +139,7 @@ def test_hostile_files_end_in_one_sentence(tmp_path, facts, content):
 
 
 def test_a_member_that_unpacks_to_too_much_is_not_unpacked(tmp_path, monkeypatch):
-    from privote.learning.students import saving
+    from privote.learning import saving
 
     monkeypatch.setattr(saving, "_MOST", 5_000)
     inner = io.BytesIO()

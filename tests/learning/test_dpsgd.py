@@ -10,21 +10,21 @@ from tests.refusals import refused
 
 from privote.datasets.images import Images
 from privote.errors import MissingExtraError
-from privote.learning.direct import dpsgd
-from privote.learning.direct.linear import DPLinear
-from privote.learning.direct.noise import Noise, TrainingPlan, scheduled
+from privote.learning import dpsgd
+from privote.learning.gradients import DPLinear
+from privote.learning.noise import Noise, TrainingPlan, scheduled
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("opacus")
 
-from privote.learning.direct.dpsgd import (  # noqa: E402
+from privote.learning.dpsgd import (  # noqa: E402
     ClippedSum,
     DPSGDClassifier,
     _kept_bytes,
     chunk_size,
     gradients,
 )
-from privote.learning.networks.architectures import build_network, seeded  # noqa: E402
+from privote.learning.networks import build_network, seeded  # noqa: E402
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 6)).astype(np.float32)

@@ -26,11 +26,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import positive
-from ...guarantees import GAUSSIAN, PERSON, RECORD, SAMPLED, Guarantee, worded
-from ...ledger import Account, Budget, Ledger, Outcome, Request, Run, digest_of, digest_of_text
-from ..delivery import Delivery, Records, about
-from ..rows import (
+from ..errors import positive
+from ..guarantees import GAUSSIAN, PERSON, RECORD, SAMPLED, Guarantee, worded
+from ..ledger import Account, Budget, Ledger, Outcome, Request, Run, digest_of, digest_of_text
+from .delivery import Delivery, Records, about
+from .noise import Noise, Priced, TrainingPlan
+from .rows import (
     LabelClassifier,
     Labels,
     check_groups,
@@ -38,7 +39,6 @@ from ..rows import (
     count_rows,
     fraction,
 )
-from .noise import Noise, Priced, TrainingPlan
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 Layout = dict[str, tuple[npt.DTypeLike, tuple[int, ...]]]

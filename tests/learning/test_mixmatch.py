@@ -11,9 +11,9 @@ from tests.refusals import refused
 
 from privote.datasets import load_scenes
 from privote.errors import UnavailableError
-from privote.learning.students.classifiers import PartialLabels
-from privote.learning.students.mixmatch import MixMatchClassifier, Recipe, aligned, mixed, sharpen
-from privote.learning.students.saving import load_student, save_student
+from privote.learning.mixmatch import MixMatchClassifier, Recipe, aligned, mixed, sharpen
+from privote.learning.saving import load_student, save_student
+from privote.learning.students import PartialLabels
 
 torch = pytest.importorskip("torch")
 

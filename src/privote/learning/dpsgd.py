@@ -30,30 +30,29 @@ import numpy.typing as npt
 from scipy.special import logit
 from sklearn.utils import check_random_state
 
-from ...errors import InputError, missing_extra, positive, whole
-from ..networks.architectures import (
+from ..errors import InputError, missing_extra, positive, whole
+from .networks import (
     Network,
+    NetworkClassifier,
+    Rows,
+    Scaling,
     build_network,
+    check_counts,
     check_network,
+    check_shares,
+    image_features,
     last_layer,
     load_weights,
     on_device,
     one_torch_thread,
+    published_constants,
     require_torch,
     seeded,
     set_weights,
     weights_of,
 )
-from ..networks.classifier import (
-    NetworkClassifier,
-    Rows,
-    Scaling,
-    check_counts,
-    check_shares,
-)
-from ..networks.image import image_features, published_constants
-from ..rows import Labels, Progress, fraction, padded_blocks, take_rows
 from .noise import SUM_HAIR, Noise, Priced, TrainingPlan, affordable_rate, scheduled
+from .rows import Labels, Progress, fraction, padded_blocks, take_rows
 from .training import (
     Arrays,
     Layout,
@@ -114,7 +113,7 @@ class DPSGDClassifier(PrivateTraining, NetworkClassifier):
         Of ``"mlp"``. What is left out is drawn in secret, like the noise.
     weights, frozen, normalise
         Public weights to start from, whether to train the last layer only, and published constants:
-        as for :class:`privote.learning.networks.image.ImageNetwork`.
+        as for :class:`privote.learning.networks.ImageNetwork`.
     initial_share
         Public guess at how often a label is present.
     chunk

@@ -21,11 +21,17 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 
-from ...errors import InputError, positive
-from ..networks.architectures import (
+from ..errors import InputError, positive
+from .networks import (
+    Augment,
     Network,
+    NetworkClassifier,
+    Rows,
+    Scaling,
     build_network,
+    check_counts,
     check_network,
+    check_shares,
     last_layer,
     load_weights,
     masked_loss,
@@ -33,15 +39,7 @@ from ..networks.architectures import (
     seeded,
     usual_network,
 )
-from ..networks.classifier import (
-    Augment,
-    NetworkClassifier,
-    Rows,
-    Scaling,
-    check_counts,
-    check_shares,
-)
-from ..rows import Progress, Targets, check_targets, count_rows, matching, take_rows
+from .rows import Progress, Targets, check_targets, count_rows, matching, take_rows
 
 # Settings that are None in a MixMatchClassifier, and how much noise is added to rows.
 _VECTORS = {"weight_decay": 1.0, "mixup": 0.75, "unlabelled_weight": 5.0, "feature_dropout": 0.5}

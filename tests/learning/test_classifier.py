@@ -9,7 +9,7 @@ from hypothesis.extra.numpy import arrays
 from tests.refusals import refused
 
 from privote.errors import InputError
-from privote.learning.networks.classifier import Augment, Rows, Scaling
+from privote.learning.networks import Augment, Rows, Scaling
 
 VECTORS = np.random.default_rng(0).normal(3.0, 2.0, size=(50, 4))
 

@@ -11,10 +11,9 @@ from sklearn.metrics import roc_auc_score
 from tests.refusals import refused
 
 from privote.datasets import load_scenes
-from privote.learning.networks.classifier import Rows, Scaling
-from privote.learning.networks.image import ImageNetwork, image_features
-from privote.learning.students.classifiers import train_student
-from privote.learning.teachers.votes import best_thresholds
+from privote.learning.networks import ImageNetwork, Rows, Scaling, image_features
+from privote.learning.students import train_student
+from privote.learning.teachers import best_thresholds
 
 torch = pytest.importorskip("torch")
 
@@ -138,8 +137,8 @@ def test_bad_settings_are_refused():
 
 def test_importing_the_room_loads_no_torch():
     code = (
-        "import sys; import privote.learning.students.mixmatch, privote.learning.networks.image,"
-        " privote.learning.direct.dpsgd; heavy = {'torch', 'opacus', 'monai', 'skorch'};"
+        "import sys; import privote.learning.mixmatch, privote.learning.networks,"
+        " privote.learning.dpsgd; heavy = {'torch', 'opacus', 'monai', 'skorch'};"
         " assert not heavy & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,10 +9,11 @@ from tests.refusals import refused
 
 import privote as pv
 from privote.errors import BudgetError
-from privote.learning.direct.dpsgd import DPSGDClassifier
-from privote.learning.direct.linear import DPLinear, DPMoments
-from privote.learning.direct.noise import Noise
-from privote.learning.students.saving import load_student, save_student
+from privote.learning.dpsgd import DPSGDClassifier
+from privote.learning.gradients import DPLinear
+from privote.learning.moments import DPMoments
+from privote.learning.noise import Noise
+from privote.learning.saving import load_student, save_student
 from privote.ledger import Ledger
 
 RNG = np.random.default_rng(0)

@@ -11,7 +11,7 @@ from privote.errors import InputError, UnavailableError
 torch = pytest.importorskip("torch")
 pytest.importorskip("monai")
 
-from privote.learning.networks.architectures import (  # noqa: E402
+from privote.learning.networks import (  # noqa: E402
     build_network,
     check_network,
     last_layer,

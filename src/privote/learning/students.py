@@ -30,10 +30,10 @@ from sklearn.multioutput import MultiOutputClassifier
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from ...errors import InputError, positive, shown, whole
-from ...mechanisms import ABSTAIN
-from ..linear import Solver, answer
-from ..rows import (
+from ..errors import InputError, positive, shown, whole
+from ..mechanisms import ABSTAIN
+from .linear import Solver, answer
+from .rows import (
     Floats,
     LabelClassifier,
     Labels,

@@ -30,7 +30,7 @@ from tests.refusals import refused
 import privote as pv
 from privote.errors import InputError
 from privote.learning import LinearTeachers, Teachers, cast, train
-from privote.learning.teachers.training import partition, partition_key
+from privote.learning.teachers import partition, partition_key
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

@@ -20,15 +20,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..._version import __version__, check_written, written
-from ...errors import InputError, PrivoteWarning
-from ...guarantees import Guarantee
-from ..direct.dpsgd import DPSGDClassifier
-from ..networks.image import ImageNetwork
-from ..pictures import PictureEncoder
-from ..rows import Floats, Labels, label_probabilities, worded
-from ..tables import TableEncoder
+from .._version import __version__, check_written, written
+from ..errors import InputError, PrivoteWarning
+from ..guarantees import Guarantee
+from .dpsgd import DPSGDClassifier
 from .mixmatch import MixMatchClassifier
+from .networks import ImageNetwork
+from .pictures import PictureEncoder
+from .rows import Floats, Labels, label_probabilities, worded
+from .tables import TableEncoder
 
 SUFFIX = ".student"
 _FORMAT = 3
@@ -38,13 +38,13 @@ _TABLE = "table.json"  # how rows of a table become numbers
 _OURS = (
     "privote.guarantees.guarantee.Guarantee",
     "privote.ledger.events.Standing",
-    "privote.learning.direct.linear.DPLinear",
-    "privote.learning.direct.linear.DPMoments",
+    "privote.learning.gradients.DPLinear",
+    "privote.learning.moments.DPMoments",
     "privote.learning.embedding.Centre",
     "privote.learning.embedding.Embedding",
-    "privote.learning.students.classifiers.LinearStudent",
+    "privote.learning.students.LinearStudent",
     "privote.learning.private.Student",
-    "privote.learning.students.classifiers.PartialLabels",
+    "privote.learning.students.PartialLabels",
 )
 # Networks, which are kept as arrays and the parameters they were made with.
 _NETWORKS = {"dpsgd": DPSGDClassifier, "image": ImageNetwork, "mixmatch": MixMatchClassifier}

@@ -15,7 +15,7 @@ from sklearn.svm import LinearSVC
 from tests.refusals import refused
 
 from privote.learning.rows import label_probabilities
-from privote.learning.students.classifiers import LinearStudent, PartialLabels, train_student
+from privote.learning.students import LinearStudent, PartialLabels, train_student
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 4))

@@ -12,8 +12,7 @@ from sklearn.metrics import balanced_accuracy_score, f1_score
 from tests.refusals import refused
 
 from privote.learning import Teachers, cast, train
-from privote.learning.teachers.training import partition
-from privote.learning.teachers.votes import best_thresholds, top_votes
+from privote.learning.teachers import best_thresholds, partition, top_votes
 
 
 def data(records: int = 400) -> tuple[np.ndarray, np.ndarray]:

@@ -32,10 +32,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp, ndtri
 
-from ...accounting.renyi import DEFAULT_ORDERS, UPWARDS
-from ...entropy import Entropy
-from ...errors import positive, whole
-from ..rows import Floats, fraction
+from ..accounting.renyi import DEFAULT_ORDERS, UPWARDS
+from ..entropy import Entropy
+from ..errors import positive, whole
+from .rows import Floats, fraction
 
 _SHIFT = 2.0  # how far replacing a record moves a sum, in units of C
 _TOLERANCE = 1e-3  # how far above the least noise multiplier the search may stop, relative

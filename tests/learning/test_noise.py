@@ -14,7 +14,7 @@ from scipy.stats import kstest, norm
 from tests.refusals import refused
 
 import privote as pv
-from privote.learning.direct.noise import Noise, Priced, TrainingPlan, affordable_rate, scheduled
+from privote.learning.noise import Noise, Priced, TrainingPlan, affordable_rate, scheduled
 
 DELTA = 1e-5
 ORDERS = np.array([2.0, 4.0, 8.0, 32.0])

@@ -14,9 +14,10 @@ from scipy.special import expit
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
-from privote.learning.direct.linear import DPLinear, DPMoments, clipped_sum, moments, on_the_ball
-from privote.learning.direct.noise import Noise, TrainingPlan
-from privote.learning.direct.training import by_person, rows_of
+from privote.learning.gradients import DPLinear, clipped_sum, on_the_ball
+from privote.learning.moments import DPMoments, moments
+from privote.learning.noise import Noise, TrainingPlan
+from privote.learning.training import by_person, rows_of
 
 RNG = np.random.default_rng(0)
 DELTA = 1e-5
