@@ -398,3 +398,14 @@ def test_real_polls_are_read_and_come_out_as_they_did(shared_data: Path, name: s
         won = Greedy(costs=found.costs, money=found.money).winners(counts, voters)
         assert won.tolist() == [row[header.index("selected")] == "1" for row in rows]
         assert won.sum() == winners
+
+
+def test_an_export_of_polis(tmp_path: Path) -> None:
+    """Comments are numbered from 0; -1 disagrees, which is no gap in the ballot and no approval."""
+    heads = "participant,group-id,n-comments,n-votes,n-agree,n-disagree,0,1,2"
+    file = tmp_path / "participants-votes.csv"
+    file.write_text(f"{heads}\n7,0,1,3,2,1,1,-1,1\n8,,0,2,1,0,1,0,\n9,1,0,1,0,1,-1,,\n")
+    ballots = read(file)
+    assert (ballots.options, ballots.counts.tolist()) == (("0", "1", "2"), [2, 0, 1])
+    assert (ballots.voters, ballots.roll) == (3, "participant")
+    assert any("Polis" in note for note in ballots.notes)

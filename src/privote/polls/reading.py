@@ -270,7 +270,8 @@ _EXPORT = re.compile(
     r"(?:start|end|completion|submit|submission|stage|recorded|created|(?:last)?modified)"
     r"(?:date|time)(?:utc)?|lastpage|(?:start|user)language|ipaddr(?:ess)?|(?:collector|network)id|"
     r"(?:recipient)?(?:first|last)name|durationinseconds|distributionchannel|"
-    r"location(?:latitude|longitude)|external(?:data)?reference|customdata\d*"
+    r"location(?:latitude|longitude)|external(?:data)?reference|customdata\d*|"
+    r"groupid|n(?:comments|votes|agree|disagree)"  # Polis
 )
 _NOBODY = ("", "anonymous")  # which Microsoft's forms call everybody without an account
 _WEIGHT = re.compile(r"(?:vote|voter)?weights?|wt|weighting")
@@ -398,6 +399,8 @@ def _read_table(
             "once: remove it from the table"
         )
     notes: tuple[str, ...] = ("An empty cell counts as no; an empty ballot approves nothing.",)
+    if {"participant", "ndisagree"} <= {_letters(head) for head in table.header}:
+        notes = ("As Polis exports it: 1 agrees; a pass, -1 (disagrees) and an empty cell are no.",)
     if not questions:
         places, skipped = _option_columns(table, who, columns)
         names = [table.header[index] for index in places]
