@@ -122,8 +122,10 @@ def voter_names(names: Any, voters: int) -> list[str]:
     if isinstance(names, Set | Mapping) or not hasattr(names, "__len__"):
         sealed = f"they are {shown(names)}"
         raise InputError("voter_ids", "must be a sequence of names", sealed=sealed)
-    kinds = str | int | np.integer
-    texts = ["" if isinstance(n, bool) or not isinstance(n, kinds) else str(n) for n in names]
+    texts = [
+        str(name) if isinstance(name, str | int | np.integer) and type(name) is not bool else ""
+        for name in names
+    ]
     if not texts or len(texts) != voters:
         raise InputError("voter_ids", f"must be {voters} different names, got {len(texts)}")
     places = dict[str, int]()
