@@ -154,9 +154,9 @@ def label(
         ballots = ballots.clip(max_positives) if clip else ballots
         names = ballots.query_names
         labelling = Labelling(
-            ballots,
-            Budget(epsilon=epsilon, delta=delta),
-            account,
+            ballots=ballots,
+            cost=Budget(epsilon=epsilon, delta=delta),
+            account=account,
             mechanism=mech,
             guarantee=guarantee,
             queries=queries,
