@@ -533,7 +533,7 @@ def warn_of_axes(ballots: BallotSource, voter_ids: Any = None) -> None:
             f"votes have {queries} queries, {voters} voters and {labels} labels. The axes must be "
             "(queries, voters, labels); are they in this order?",
             PrivoteWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

@@ -32,6 +32,7 @@ from privote.errors import (
     InputError,
     PrivoteError,
     PrivoteWarning,
+    StorageError,
     masked,
     printable,
 )
@@ -41,6 +42,7 @@ from . import options
 if TYPE_CHECKING:
     from privote.guarantees import Fact, Guarantee
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _PIPED_WIDTH = 100  # nobody resizes a pipe: wide enough for every table here
 Tick = Callable[[int], None]
 # What the library calls it, and what a verb may call it: the first that the verb has counts.
@@ -312,9 +314,13 @@ class Verb(_Command, TyperCommand):
         except MemoryError:
             error: PrivoteError = InputError("not enough memory for this input")
         except OSError as failed:
-            if failed.errno != errno.ENAMETOOLONG:
+            if failed.errno == errno.ENAMETOOLONG:
+                text = f"the name {str(failed.filename)[:40]!r}... is too long for a file"
+                error = InputError(text)
+            elif failed.errno in _NO_ROOM:
+                error = StorageError(f"a file cannot be written: {failed.strerror}")
+            else:
                 raise
-            error = InputError(f"the name {str(failed.filename)[:40]!r}... is too long for a file")
         except CompleteError as complete:
             status = {"status": complete.code, "message": str(complete)}
             print_json(status) if ctx.params.get("json") else say(str(complete))

@@ -206,11 +206,11 @@ def train(
     give scenes as DATA.
 
     The output folder gets student.student (the model, for `privote predict`; it contains no code),
-    statement.txt and .json (for the person who signs off), report.html and, for methods that vote,
-    labels.csv (row, labels; -1 where withheld). It also gets for-the-owner.json, with figures on
-    private test rows. Do not publish that file: its figures are not covered by epsilon and delta. A
-    table needs --labels and --public. Do not scale or encode private features by statistics of
-    other private rows: one record must influence one voter only.
+    statement.txt and .json (for the person who signs off), report.html, README.md (a model card,
+    with fields to fill in) and, for methods that vote, labels.csv (-1 where withheld). It also gets
+    for-the-owner.json, with figures on private test rows. Do not publish that file: its figures are
+    not covered by epsilon and delta. A table needs --labels and --public. Do not scale or encode
+    private features by statistics of other private rows: one record must influence one voter only.
 
     If the run fails after the charge, it exits with code 6; repeat the command with --resume to
     finish it at no further charge.
@@ -352,11 +352,14 @@ def _write(outcome: Outcome, output: Path, command: str) -> Mapping[str, str]:
     """Write everything that comes of a training, whole; return the digests of the files."""
     from privote.files import complete, digests_of, write_statement
     from privote.learning import save_student
+    from privote.learning.pictures import PictureEncoder
     from privote.report import training as pages
+    from privote.report.forms import model_card
 
     from .files import write_csv
 
-    fitted, names = outcome.fitted, ["statement.txt", "statement.json", "report.html"]
+    fitted = outcome.fitted
+    names = ["statement.txt", "statement.json", "report.html", "README.md"]
     model = output / pages.MODEL
     save_student(
         model,
@@ -379,6 +382,11 @@ def _write(outcome: Outcome, output: Path, command: str) -> Mapping[str, str]:
     write_statement(outcome.guarantee.statement(), facts, output / "statement.txt")
     with complete(output / "report.html", force=True) as part:
         pages.write_training_page(part, outcome, digest=digest, command=command)
+    task = f"{'image' if isinstance(fitted.encoder_, PictureEncoder) else 'tabular'}-classification"
+    with complete(output / "README.md", force=True) as part:
+        facts_known = pages.about(outcome, digest)
+        card = model_card(outcome.guarantee, facts_known, outcome.label_names, task)
+        part.write_text(card, encoding="utf-8")
     if outcome.sealed and outcome.judgement is not None:
         with complete(output / pages.OWNERS_PAGE, force=True, owner_only=True) as part:
             pages.write_owners_page(part, outcome.judgement)
@@ -473,7 +481,7 @@ def predict(
     import numpy as np
 
     from privote.learning.pictures import PictureEncoder
-    from privote.learning.students.saving import load_student
+    from privote.learning.saving import load_student
     from privote.votes.cells import cell_of
     from privote.votes.cube import check_threshold
 

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._version import __version__
+from ..accounting.allowance import line, mu_of_budget
 from ..accounting.renyi import rounded_up
 from ..accounting.sanitize import published_cost_2018
 from ..errors import InputError, finite
@@ -73,6 +74,7 @@ _NEIGHBOURS = (
     "queries (replace one voter)"
 )
 _PRIOR = 0.01  # of the belief in the example
+_UPWARDS = 1 + 1e-9  # of a mu that a search finds from below
 _Row = tuple[str, str, str | None, bool]  # name, key, text, and whether it is brief
 
 
@@ -312,6 +314,28 @@ class Guarantee:
             return None
         standing = self.standing
         return self.epsilon if standing is None or standing.total is None else standing.total
+
+    def event(self) -> Any:
+        """Return the charge as an event of dp_accounting, for accountants with their defaults.
+
+        Releases that go on with one allowance share its charge: compose it once. What protects
+        nobody, or holds for these votes only, is a ``NonPrivateDpEvent``. Where no event bounds the
+        cost, as for sampled steps, which the default relation of neighbours would underprice, it is
+        an ``UnsupportedDpEvent``, which every accountant refuses.
+        """
+        from dp_accounting import dp_event
+
+        if self.simulated or self.epsilon is None or self.kind == "data-dependent":
+            return dp_event.NonPrivateDpEvent()
+        if isinstance(self.terms, Learnt):
+            mu = self.terms.mu
+            if self.terms.learns:
+                return dp_event.ZCDpEvent(line(self.terms.epsilon0, mu))
+        elif self.accountant == GAUSSIAN:
+            mu = mu_of_budget(self.epsilon, self.delta, 0.0) * _UPWARDS
+        else:
+            return dp_event.UnsupportedDpEvent()
+        return dp_event.GaussianDpEvent(1 / mu)
 
     def facts(self) -> dict[str, Any]:
         """Return all of it as plain values, for JSON and for files; the statement's text, too."""

@@ -46,9 +46,8 @@ from .rows import (
     matching,
     take_rows,
 )
-from .students.classifiers import binarized, train_student
-from .teachers.training import part_names, partition, partition_key, train
-from .teachers.votes import cast
+from .students import binarized, train_student
+from .teachers import cast, part_names, partition, partition_key, train
 
 # The default share of neighbours: wide circles where noise is strong beside the records. Chosen on
 # tmc2007, scene, yeast and VOC 2012 at epsilon 2 to 10.

@@ -26,7 +26,7 @@ from privote.guarantees import SIMULATED
 from privote.labelling import label
 from privote.learning import PrivateClassifier
 from privote.learning.jobs import FIGURES
-from privote.learning.students.classifiers import LinearStudent
+from privote.learning.students import LinearStudent
 from privote.learning.tables import TableEncoder
 from privote.release import Release
 
