@@ -31,7 +31,7 @@ from .guarantees import (
 )
 from .guarantees import allowance as allowances
 from .ledger import Account, AllowanceRequest, Budget, Ledger, Outcome, Request, Run, digest_of
-from .mechanisms import Mechanism, TallyVoting, mechanism_of
+from .mechanisms import Mechanism, TallyVoting
 from .mechanisms.base import check_electorate
 from .mechanisms.tally import PERCENT
 from .planning.budget import queries_for
@@ -352,18 +352,19 @@ class Labelling:
         ballots, mechanism, delta = self.ballots, self.mechanism, self.cost.delta
         account, voters, seats = run.account, ballots.voters, None
         epsilon: float | None = self.cost.epsilon
-        if isinstance(mechanism, Mechanism) and request.price is not None:
-            epsilon = epsilon_at(allowances.curve_of(request, account), DEFAULT_ORDERS, delta)[0]
         if account is not None:
             voters, seats = len(account.allowance), run.ledger.seats(account, self.names)
             seated = allowances.SeatedBallots(ballots, voters, seats, self.baseline)
             if isinstance(mechanism, Mechanism):
                 drawn = allowances.draw(account, seated, mechanism, self.entropy)
+                curve = allowances.curve_of(account, mechanism, ballots.labels)
+                epsilon = epsilon_at(curve, DEFAULT_ORDERS, delta)[0]
             else:
                 drawn = allowances.draw_learnt(account, seated, self.entropy)
         elif isinstance(mechanism, Mechanism) and request.price is not None:
             fit = request.layout["outcome"][1][0]
             drawn = worst_case.draw(ballots.head(fit), mechanism, self.entropy)
+            epsilon = epsilon_at(request.price(self.cost.epsilon), DEFAULT_ORDERS, delta)[0]
         else:
             assert isinstance(mechanism, Mechanism)
             drawn = data_dependent.draw(ballots, mechanism, delta, self.entropy)
@@ -406,12 +407,12 @@ class Labelling:
         if 0 < len(labels) < ballots.queries:
             why = "the next query would exceed the budget in the worst case"
             reasons = (f"{STOPPED} {len(labels)} of {ballots.queries} queries: {why}.",)
-        if len(labels) and labels.dtype != np.int64:
+        if isinstance(self.mechanism, Mechanism) and len(labels) and labels.dtype != np.int64:
             # How long an allowance lasts is not told where contributions are few.
             few = ballots.sparse or self.baseline.any() or ballots.active_share is not None
             limits = None if few else guarantee.allowance
             told = forecast(
-                mechanism_of(dict(guarantee.mechanism)),
+                self.mechanism,
                 guarantee.voters,
                 ballots.labels,
                 near=ballots.active_share,
@@ -615,7 +616,7 @@ class Electorate:
         assert request.allowance is not None
         if allowance is not None and (self.sealed.allowance != request.allowance.wanted).any():
             raise BudgetError("this electorate already has an allowance, which cannot be changed")
-        self._curve = allowances.curve_of(request, state.accounts[charge])
+        self._curve = allowances.curve_of(state.accounts[charge], mechanism, self.labels)
         self.answered = 0
 
     def _labelling(

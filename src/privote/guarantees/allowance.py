@@ -325,16 +325,10 @@ def plain(limits: Counts) -> int | tuple[int, ...]:
     return first if (limits == first).all() else tuple(limits.tolist())
 
 
-def curve_of(request: Request, account: AllowanceState | None) -> Floats:
-    """Return what a run of a named mechanism costs: by the largest allowance that it goes on with.
-
-    Somebody may have set that below what the run would pay for.
-    """
-    assert request.price is not None
-    curve = request.price(request.cost.epsilon)
-    if account is None or request.allowance is None or request.allowance.wanted is None:
-        return curve
-    return np.asarray(curve * (account.allowance.max() / request.allowance.wanted.max()))
+def curve_of(account: AllowanceState, mechanism: Mechanism, labels: int) -> Floats:
+    """Return what a named mechanism costs: the allowance of the voter who has most, (orders,)."""
+    each = mechanism.contribution_rdp(len(account.allowance), labels, DEFAULT_ORDERS)
+    return np.asarray(FACTOR * account.allowance.max() * each)
 
 
 def sealed(account: AllowanceState, seats: Counts | None, resolution: int) -> Sealed:
