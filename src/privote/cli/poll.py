@@ -180,7 +180,7 @@ def _polling(given: Mapping[str, Any], account: Account) -> Polling:
     """Read the ballots, and plan the poll."""
     from privote.entropy import Entropy
     from privote.polls import read
-    from privote.polls.outcomes import outcome_of
+    from privote.polls.mechanisms import outcome_of
     from privote.polls.planning import plan_poll
     from privote.polls.poll import Polling, title_of
 

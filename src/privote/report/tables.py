@@ -20,7 +20,7 @@ from rich.text import Text
 from privote.accounting.renyi import rounded_up
 from privote.errors import InputError, printable
 from privote.guarantees import OWNER_ONLY, SANITIZED, UNCONDITIONAL, Guarantee
-from privote.polls.result import UNCERTAIN
+from privote.polls.poll import UNCERTAIN
 
 Row = Mapping[str, Any]
 
