@@ -422,7 +422,7 @@ class Labelling:
         return release_of(
             labels,
             guarantee,
-            rows=self.rows,
+            rows=None if self.rows is None else self.rows[: len(labels)],
             active_share=ballots.active_share,
             asked=ballots.queries,
             forecast=told,
