@@ -200,13 +200,13 @@ def test_frames_at_random_leave_nothing_behind(outcome: Outcome) -> None:
 
 def frame(chance: random.Random) -> bytes:
     """Return a frame, or bytes that are none."""
-    kind = bytes([chance.randrange(7)])
+    number = chance.choice([-3, -2, -1, 0, 1, 2, 3, 2**31 - 1]).to_bytes(4, "big", signed=True)
     return chance.choice(
         [
-            kind + chance.choice([0, 1, 2, 3, 2**32 - 1]).to_bytes(4, "big"),
-            kind + bytes(4) + chance.randbytes(chance.randrange(3000)),
+            number,
+            number + chance.randbytes(chance.randrange(3000)),
             chance.randbytes(chance.randrange(20)),
-            kind + bytes(1 << 18),
+            number + bytes(1 << 18),
         ]
     )
 

@@ -26,7 +26,7 @@ from privote.capc.coalition import Simulation
 from privote.capc.engine import OTHER, OWN, ClearEngine
 from privote.capc.guardian import PrivacyGuardian
 from privote.capc.journal import GuardianJournal, QuerierJournal
-from privote.capc.network import DATA, EXCHANGE, OPEN, SESSION_KEY, Link, Network
+from privote.capc.network import EXCHANGE, SESSION_KEY, Link, Network
 from privote.capc.parties import Party, batch_rows
 from privote.capc.querier import QueryingParty
 from privote.capc.terms import Terms
@@ -226,10 +226,10 @@ def test_what_one_engine_writes_comes_out_at_the_other() -> None:
 
 BAD_FRAMES = {
     "short": b"\x00",
-    "strange": b"\x09" + bytes(4),
-    "never opened": bytes([DATA]) + bytes(4),
-    "opened for us": bytes([OPEN, 0, 0, 0, 2]),
-    "many": bytes([EXCHANGE]) + bytes(4),
+    "strange": (-9).to_bytes(4, "big", signed=True),
+    "of our numbers": bytes([0, 0, 0, 2]),
+    "before the engine": bytes([0, 0, 0, 1]),
+    "many": EXCHANGE.to_bytes(4, "big", signed=True),
 }
 
 
