@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from privote.capc.certs import Own, Trust, fingerprint_of, make, pin, read_one
+from privote.capc.certs import Own, Trust, make, pin, read_one
 from privote.errors import InputError
 
 
@@ -25,7 +25,7 @@ def test_a_key_is_for_its_owner_only_and_never_replaced(tmp_path: Path) -> None:
     made = make(tmp_path, "north", days=30)
     assert stat.S_IMODE((tmp_path / "north.key").stat().st_mode) == 0o600
     assert (made.name, len(made.fingerprint)) == ("north", 64)
-    assert 29 < made.days_left <= 30.01
+    assert made.ends - datetime.now(UTC) < timedelta(days=31)
     assert made == read_one(tmp_path / "north.pem")
     assert b"PRIVATE" not in (tmp_path / "north.pem").read_bytes()
     parsed = x509.load_pem_x509_certificate(made.pem).extensions
@@ -37,7 +37,7 @@ def test_a_key_is_for_its_owner_only_and_never_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "North", "a b", "-x", "x-", "a/b", "..", "x" * 64])
 def test_names_that_no_certificate_can_have(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match="a site's name must be"):
+    with refused("name"):
         make(tmp_path, name)
     assert not list(tmp_path.iterdir())
 
@@ -58,7 +58,6 @@ def test_a_second_certificate_is_known_beside_the_first(tmp_path: Path) -> None:
     pin(tmp_path / "trust", tmp_path / "b" / "north.pem")  # again: nothing changes
     trust = Trust(tmp_path / "trust")
     assert trust.of("north") == [made, fresh]
-    assert fingerprint_of(imposter.pem) == imposter.fingerprint
     assert trust.owner(imposter.fingerprint) is None, "the same name, another key"
     (tmp_path / "trust" / "north.pem").unlink()
     trust = Trust(tmp_path / "trust")

@@ -169,7 +169,7 @@ def test_only_the_pinned_peer_is_called(tmp_path: Path, wrong: str) -> None:
                 make(tmp_path / "eve", "west")
                 pin(tmp_path / "east" / "trust", tmp_path / "eve" / "west.pem")
             with refused(None, PeerError):
-                await east.transport.call("west", east.hello(), 5.0)
+                await east.transport.call("west", east.hello, 5.0)
 
     asyncio.run(run())
 
@@ -191,7 +191,7 @@ def test_a_caller_has_so_many_calls_and_no_unexpected_session(tmp_path: Path) ->
             await east.transport.open("west", "some")
             end = await coming
             with refused(None, m.Disconnected):
-                await east.transport.call("west", east.hello(), 5.0)
+                await east.transport.call("west", east.hello, 5.0)
             await end.close()
 
     asyncio.run(run())

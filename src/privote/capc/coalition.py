@@ -28,16 +28,16 @@ from ..ledger import Ledger
 from ..mechanisms import Mechanism
 from ..metrics import multilabel
 from .answerer import AnsweringParty
-from .counted import counted, with_grid
 from .engine import ClearEngine, SecureEngine
 from .guardian import PrivacyGuardian
 from .journal import GuardianJournal, QuerierJournal
+from .labelled import LabelledBatch
 from .messages import Disconnected, Message, Refused, decode, encode
 from .models import SiteModel
 from .network import Wire
-from .parties import LabelledBatch, Party, batch_rows
+from .noise import counted, with_grid
+from .parties import Party, batch_rows
 from .querier import QueryingParty
-from .statements import facts_of, write
 from .terms import Terms
 
 
@@ -252,10 +252,9 @@ def simulate(
     with progress(f"asking {len(terms.parties)} sites", None):
         run = Simulation(terms, data.models, seed=seed if clear else None, engine=engine)
         answers = run.ask(QUERIER_NAME, data.X)
-    facts = facts_of(terms, QUERIER_NAME, answers)
-    facts["seconds"] = round(time.monotonic() - began, 2)
+    facts = {**answers.facts(), "seconds": round(time.monotonic() - began, 2)}
     (folder / "answers").mkdir()
-    write(folder / "answers", facts, terms, answers)
+    answers.write(folder / "answers", facts)
     facts["metrics"] = data.metrics(answers.labels)
     summary = json.dumps({**written(1), **facts}, indent=2, allow_nan=False)
     (folder / "summary.json").write_text(summary + "\n", encoding="utf-8")

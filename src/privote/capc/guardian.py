@@ -19,10 +19,11 @@ from ..errors import PeerError
 from ..ledger import Ledger
 from . import messages as m
 from .charges import COMMITTED, UNKNOWN, Charges
+from .engine import ClearEngine
 from .journal import GuardianJournal, to_words
 from .messages import GUARDIAN
 from .noise import gate_noise, vote_noise
-from .parties import CLEAR, Party, decision_programs, offset, session_of, sliced, words
+from .parties import Party, decision_programs, offset, session_of, sliced, words
 from .programs import IntArray
 
 
@@ -55,18 +56,19 @@ class PrivacyGuardian(Party):
             self.terms,
             ledger,
             simulated=self.entropy.simulated,
-            insecure=self.engine.name == CLEAR,
+            insecure=self.engine.name == ClearEngine.name,
             journal=journal.key[:16],
         )
         self._runs: dict[str, _Run] = {}
         for querier in self.terms.queriers:  # prices take a while, and nobody is waiting yet
-            self._charges.prices.charged(querier, 1)
+            self._charges.prices.each(querier)
+            self._charges.prices.allowances(querier)
 
     # -- a batch is charged ------------------------------------------------------------------------
 
     async def handle_request_batch(self, caller: str, ask: m.RequestBatch) -> m.Message:
         """Charge a batch, or find that it was charged, and begin a run of it."""
-        self._check_asker(caller, ask.queries)
+        self.check_asker(caller, ask.queries)
         own = self._journal.halves(caller)[0]
         if self.terms.allowance and ask.version != own:
             raise PeerError(
@@ -89,7 +91,7 @@ class PrivacyGuardian(Party):
 
     async def handle_status(self, caller: str, ask: m.Status) -> m.Message:
         """Say what became of a batch."""
-        self._check_asker(caller, 0)
+        self.check_asker(caller, 0)
         return m.BatchStatus(self._charges.state(ask.batch))
 
     # -- ballots -----------------------------------------------------------------------------------
@@ -105,7 +107,7 @@ class PrivacyGuardian(Party):
             raise PeerError(f"run {message.run} is not for {caller} to answer")
         if caller in run.masks:
             raise PeerError(f"run {message.run} was already confirmed to {caller}")
-        wanted = (run.queries, len(self.terms.labels) * (1 + self.terms.parts))
+        wanted = (run.queries, len(self.terms.labels) * (1 + self.terms.counted.parts))
         if message.masks.shape != wanted:
             raise PeerError(f"masks must be {wanted}, got {message.masks.shape}")
         run.masks[caller] = message.masks
@@ -149,7 +151,9 @@ class PrivacyGuardian(Party):
         terms, labels = self.terms, len(self.terms.labels)
         masks = np.stack([run.masks[party][:, :labels] for party in parties], axis=1)
         if not terms.allowance:  # sums modulo 2^64
-            masks = terms.steps * (2 * masks.sum(axis=1) - offset(terms, run.querier, parties))
+            masks = terms.counted.steps * (
+                2 * masks.sum(axis=1) - offset(terms, run.querier, parties)
+            )
         # Nothing depends on the pad: it cancels, so no seed need repeat it.
         pad = np.frombuffer(secrets.token_bytes(8 * run.queries * labels), np.int64)
         noise = self._noise(run, parties)
@@ -158,7 +162,11 @@ class PrivacyGuardian(Party):
     def _noise(self, run: _Run, parties: tuple[str, ...]) -> dict[str, IntArray]:
         """Return this side's noise of the vote and, with a gate, of the gate."""
         terms, shape = self.terms, (run.queries, len(self.terms.labels))
-        voters, noise, gate = len(terms.voters(run.querier)), terms.shared, terms.mechanism.gate
+        voters, noise, gate = (
+            len(terms.voters(run.querier)),
+            terms.counted.shared,
+            terms.mechanism.gate,
+        )
         if noise is not None:
             halves = [run.masks[party][:, shape[1] :] for party in parties]
             # It was charged before it was known who takes part: no share may be missing.

@@ -19,7 +19,7 @@ from msgspec import Meta
 from ..errors import BudgetError, InputError, LedgerError, PeerError, PrivoteError
 from .programs import IntArray
 
-QUERYING, ANSWERING, GUARDIAN = "querying", "answering", "guardian"
+QUERYING, ANSWERING, GUARDIAN = "query", "answer", "guardian"  # roles, and their programs
 
 
 class Disconnected(PeerError):  # noqa: N818 - an event

@@ -16,11 +16,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
+import ssl
 import struct
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeVar
@@ -28,7 +30,7 @@ from typing import Any, Protocol, TypeVar
 import grpc
 
 from ..errors import InputError, PeerError, PrivoteError
-from .certs import Own, Trust, fingerprint_of
+from .certs import Own, Trust
 from .engine import OTHER, OWN
 from .logs import WARNING, log
 from .messages import Disconnected, Message, Refused, decode, encode, printable
@@ -460,7 +462,7 @@ class Network:
         presented = context.auth_context().get("x509_pem_cert", [b""])[0]
         code, peer, print_ = "INVALID_ARGUMENT", "unknown", "none"
         try:
-            print_ = fingerprint_of(presented)
+            print_ = sha256(ssl.PEM_cert_to_DER_cert(presented.decode())).hexdigest()
             peer = self.trust.owner(print_) or "unknown"
             if peer not in self.callers:
                 code = "PERMISSION_DENIED"
