@@ -181,7 +181,7 @@ def test_what_is_charged_is_the_shares_price() -> None:
     [
         ("guardian", 0, "no guarantee against the guardian"),
         ("sites", 0, "each of the 5 answering sites draws a share"),
-        ("sites", 2, "1.732 to 2"),
+        ("sites", 2, "knows 2 shares, a sigma of 1.732 remains"),
     ],
 )
 def test_a_statement_says_who_knows_the_noise(noise: str, missing: int, wanted: str) -> None:

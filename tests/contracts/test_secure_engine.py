@@ -61,7 +61,7 @@ def workers() -> list[psutil.Process]:
     found = []
     for one in psutil.Process().children(recursive=True):
         try:
-            if "privote.capc.cheetah" in one.cmdline():
+            if "privote.capc.engine" in one.cmdline():
                 found.append(one)
         except psutil.Error:  # it ended in the meantime
             continue

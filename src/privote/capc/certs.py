@@ -62,7 +62,8 @@ class Certificate:
     @property
     def ends(self) -> datetime:
         """When it expires, UTC."""
-        return self.x509.not_valid_after_utc
+        ends: datetime = self.x509.not_valid_after_utc
+        return ends
 
     def fault(self) -> str | None:
         """Return why it is not valid now, or None."""
@@ -142,7 +143,7 @@ def _site_of(certificate: x509.Certificate) -> str:
         raise InputError("a certificate must not be able to sign certificates (CA:TRUE)")
     if len(names) != 1 or not NAME.fullmatch(names[0]):
         raise InputError(f"a certificate must name exactly one site, got {names!r:.80}")
-    return names[0]
+    return str(names[0])
 
 
 def read_one(path: Path) -> Certificate:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -66,14 +66,14 @@ class LabelledBatch:
         No smaller number is true of one querying party alone, because answering models may have
         learnt from labels that others received (ACCOUNTING, section 11).
         """
-        terms, (queries, labels) = self.terms, self.labels.shape
+        terms = self.terms
         return Guarantee(
             kind=terms.guarantee,
             epsilon=terms.epsilon,
             delta=terms.delta,
             mechanism=terms.mechanism.parameters(),
             voters=self.voters,
-            released=f"{labels} labels for each of {queries} rows of {self.querier}",
+            released=f"labels of {len(self.labels)} rows of {self.querier}",
             allowance=tuple(Prices(terms).allowances(self.querier).values()) or None,
             simulated=self.simulated,
             notes=tuple(self._notes()),
@@ -82,100 +82,79 @@ class LabelledBatch:
     @property
     def stamp(self) -> str:
         """What must stand on everything that is made of it; empty if it is secure."""
-        clear = self.engine == ClearEngine.name
-        why = ["INSECURE: the engine computes in clear and hides nothing"] if clear else []
-        if self.simulated:
-            why.append("SIMULATED: masks and noise come from a seed and protect nobody")
-        return "; ".join(why)
+        clear = "INSECURE: the engine computes in clear and hides nothing"
+        seeded = "SIMULATED: masks and noise come from a seed and protect nobody"
+        why = {clear: self.engine == ClearEngine.name, seeded: self.simulated}
+        return "; ".join(text for text, holds in why.items() if holds)
 
     def facts(self) -> dict[str, Any]:
         """Return all but the labels, as JSON."""
         terms = self.terms
-        of_terms = ("epsilon", "delta", "guarantee", "noise")
-        own = ("batch", "querier", "voters", "left_out", "resumed", "simulated", "engine", "stamp")
+        own = ("batch", "querier", "parties", "voters", "left_out", "resumed", "engine", "stamp")
         return {
             **{name: getattr(self, name) for name in own},
-            **{name: getattr(terms, name) for name in of_terms},
-            "parties": list(self.parties),
+            **{name: getattr(terms, name) for name in ("guarantee", "epsilon", "delta", "noise")},
             "coalition": terms.name,
-            "terms": terms.digest(),
             "queries": len(self.labels),
-            "labels": len(terms.labels),
             "mechanism": str(terms.mechanism),
-            "allowance_by_party": Prices(terms).allowances(self.querier),
             "contribution_unit": terms.mechanism.contribution_unit,
-            "forecast": expected_of(terms, self.querier, len(self.labels)),
+            "allowance_by_party": Prices(terms).allowances(self.querier),
             "secure": not self.stamp,
         }
 
     def statement(self) -> str:
         """Return the guarantee in plain words."""
-        terms = self.terms
         words = {
             "protects": "each answering site, with all its training data, against anyone who sees "
-            "the labels. Neighbours differ in the data of one site (replace one site)",
-            "adaptive": "rows, later batches, and models that are trained again: the budget "
-            "covers all batches of all querying sites, past and future",
-            "ledger": f"kept by {terms.guardian}. Epsilon is each site's whole budget; no smaller "
-            "one is stated for this querying site alone, since answering sites may have learnt "
-            "from labels that others received",
+            "the labels (replace one site)",
+            "adaptive": "all later batches, and models that are trained again: one budget covers "
+            "all batches of all querying sites, past and future",
+            "ledger": f"kept by {self.terms.guardian}; no smaller epsilon is stated for one "
+            "querying site, since models may have learnt from labels that others received",
         }
         rows = [replace(row, text=words.get(row.key, row.text)) for row in self.guarantee.rows()]
-        if self.stamp:
-            rows.insert(0, Fact("stamp", "NOT A GUARANTEE", self.stamp))
-        return statement_of(rows)
+        stamp = [Fact("stamp", "NOT A GUARANTEE", self.stamp)] if self.stamp else []
+        return statement_of([*stamp, *rows])
 
     def write(self, folder: Path, facts: Mapping[str, Any]) -> None:
         """Write ``labels.npz``, ``statement.txt`` and facts as ``statement.json``."""
-        terms = self.terms
+        names = {"label_names": self.terms.labels, "written": json.dumps(written(1))}
+        if not isinstance(self.terms.features, int):
+            names["feature_names"] = self.terms.features
         with complete(folder / "labels.npz", force=True) as part, part.open("wb") as stream:
-            np.savez_compressed(
-                stream,
-                labels=self.labels,
-                label_names=np.array(terms.labels),
-                feature_names=np.array([] if isinstance(terms.features, int) else terms.features),
-                written=json.dumps(written(1)),
-            )
+            np.savez_compressed(stream, labels=self.labels, **names)
         write_statement(self.statement(), facts, folder / "statement.txt")
 
-    def _notes(self) -> list[str]:
-        terms, paid = self.terms, ", already paid for" if self.resumed else ""
-        there = f"{len(self.parties)} of {self.voters} sites took part: {', '.join(self.parties)}"
-        secure = "Rows, models and votes were seen only by their owners, tallies by nobody"
-        if self.stamp:
-            secure = "It hides nothing"
-        told = expected_of(terms, self.querier, len(self.labels))
-        return [
-            f"batch {self.batch} of the coalition {terms.name!r}{paid}",
-            "; ".join([there, *(f"{site}: {why}" for site, why in self.left_out.items())]),
-            *self._noise(),
-            " ".join(["expected:", forecast_in_words(told), *told["warnings"]]),
-            f"engine {self.engine}. {secure}. This rests on sites that follow the protocol and on "
-            "a guardian that colludes with nobody",
-        ]
-
-    def _noise(self) -> list[str]:
-        """Return what is said of who drew the noise, and towards whom it protects."""
-        voters, missing = self.voters, self.voters - len(self.parties)
-        shared = self.terms.counted.shared
+    def _notes(self) -> Iterator[str]:
+        voters, parties = self.voters, self.parties
+        paid = ", paid for by an earlier charge" if self.resumed else ""
+        yield f"batch {self.batch} of the coalition {self.terms.name!r}{paid}"
+        yield f"{len(parties)} of {voters} sites took part: {', '.join(parties)}"
+        for site, why in self.left_out.items():
+            yield f"{site} did not: {why}"
+        missing, shared = voters - len(parties), self.terms.counted.shared
         if shared is None:
-            return [
-                "the guardian drew the noise and knows it. There is no guarantee against the "
-                "guardian: whoever sees both these labels and its noise knows the tallies"
-            ]
-        known = sorted({2, missing, voters // 2})
-        left = [
-            f"{shared.without(told).sigma(voters):.4g} to {told}"
-            for told in known
-            if 2 <= told < voters
-        ]
-        remains = f". To whoever knows more shares a smaller sigma remains: {', '.join(left)}"
-        return [
-            f"each of the {voters} answering sites drew a share of the noise; nobody knows the "
-            f"sum. Any {voters - 1} shares have the stated sigma, so epsilon also holds against "
-            "each site and, if it knows at most one share, the guardian, which drew "
-            f"{missing} for missing sites{remains if left else ''}"
-        ]
+            yield (
+                "the guardian drew the noise. There is no guarantee against the guardian: whoever "
+                "sees both these labels and its noise knows the tallies"
+            )
+        else:
+            yield (
+                f"each of the {voters} answering sites draws a share of the noise, and nobody "
+                f"knows the sum. Any {voters - 1} shares have the stated sigma, so epsilon also "
+                "holds against each site and, if it knows at most one share, the guardian; it "
+                f"drew {missing} for missing sites"
+            )
+            for known in sorted({2, missing, voters // 2} & {*range(2, voters)}):
+                left = shared.without(known).sigma(voters)
+                yield f"against whoever knows {known} shares, a sigma of {left:.4g} remains"
+        told = expected_of(self.terms, self.querier, len(self.labels))
+        yield " ".join(["expected:", forecast_in_words(told), *told["warnings"]])
+        secure = "" if self.stamp else ": rows, models and votes were seen only by their owners"
+        yield (
+            f"engine {self.engine}{secure}. All of it rests on sites that follow the protocol and "
+            "on a guardian that colludes with nobody"
+        )
 
 
 def expected_of(terms: Terms, querier: str, queries: int) -> dict[str, Any]:

@@ -76,6 +76,12 @@ class Message(
         """How it is told apart on the wire."""
         return str(self.__struct_config__.tag)
 
+    def or_raise(self, sender: str) -> Message:
+        """Return it; raise the error that it stands for if the sender refuses with it."""
+        if isinstance(self, Refused):
+            raise CODES[self.code](f"{sender} refused: {self.why}")
+        return self
+
 
 class Request(Message, frozen=True):
     """What is asked under these terms."""
@@ -198,10 +204,6 @@ class Refused(Message, frozen=True):
         code = next((c for c, kind in CODES.items() if isinstance(error, kind)), "peer")
         why = "the records of this site cannot be used" if code == "ledger" else str(error)
         return cls(printable(why)[:_WHY], code)
-
-    def error(self, sender: str) -> PrivoteError:
-        """Return it as the error it is for the receiver."""
-        return CODES[self.code](f"{sender} refused: {self.why}")
 
 
 AnyMessage = (

@@ -33,7 +33,7 @@ from ..errors import InputError, PeerError, PrivoteError
 from .certs import Own, Trust
 from .engine import OTHER, OWN
 from .logs import WARNING, log
-from .messages import Disconnected, Message, Refused, decode, encode, printable
+from .messages import Disconnected, Message, decode, encode, printable
 
 Some = TypeVar("Some")
 #: What answers calls: who calls, and the request; returns the reply.
@@ -340,10 +340,7 @@ class Network:
                 reply = await method(encode(message), timeout=timeout)
             except grpc.aio.AioRpcError as error:
                 raise Disconnected(f"{to} ({self.addresses[to]}): {_cause(error)}") from None
-        answer = decode(reply, self.most_message)
-        if isinstance(answer, Refused):
-            raise answer.error(to)
-        return answer
+        return decode(reply, self.most_message).or_raise(to)
 
     def _channel(self, to: str) -> Any:
         if to not in self.addresses:

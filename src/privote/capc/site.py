@@ -231,7 +231,6 @@ def serve(site: Site, role: str) -> None:
     """Run a program that serves until a signal stops it; what was charged stays charged."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # a connection is an open file
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    warn_of_modes(site)
 
     async def run() -> None:
         party = site.party(role)
@@ -251,7 +250,6 @@ def serve(site: Site, role: str) -> None:
 def ask(site: Site, X: Any) -> tuple[dict[str, Any], LabelledBatch]:
     """Have rows (queries, features) labelled; returns what may be said of it, and the answers."""
     began, rows = time.monotonic(), batch_rows(X, site.terms)  # before anything is made
-    warn_of_modes(site)
     outside = int((np.asarray((abs(X) > site.terms.bound).sum(axis=1)).ravel() > 0).sum())
     if outside:
         why = "are they on the same scale as the models' rows?"
@@ -300,14 +298,3 @@ def check(site: Site, role: str) -> list[dict[str, str]]:
         greeting = network.call(peer, hello, 10.0)
         look(f"{peer} at {address}", lambda call=greeting: asyncio.run(call).kind)  # type: ignore[misc]
     return rows
-
-
-def warn_of_modes(site: Site) -> None:
-    """Log what must be known first: which files others can read, or change."""
-    wanted = {"model": (site.model, 0o044), "state": (site.state, 0o044)}
-    for key, (path, others) in {**wanted, "trust": (site.trust, 0o022)}.items():
-        if path is None or not path.exists() or not path.stat().st_mode & others:
-            continue
-        if path.absolute().parent.stat().st_mode & 0o011:
-            what = "changed" if key == "trust" else "read"
-            log(f"others can have {key} {what}", WARNING, path=str(path), advice="chmod go-rwx")
