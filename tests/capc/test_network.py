@@ -248,6 +248,19 @@ def test_a_frame_that_is_none_breaks_the_session_off(name: str) -> None:
         asyncio.run(run())
 
 
+def test_who_fails_is_not_waited_for() -> None:
+    async def run() -> None:
+        one, other = wires()
+        async with Link(other, first=False) as peer:
+            with suppress(ValueError):
+                async with Link(one, first=True):
+                    raise ValueError
+            await peer.guard(asyncio.sleep(60))
+
+    with refused(None, PeerError):
+        asyncio.run(asyncio.wait_for(run(), 5))
+
+
 def test_bytes_are_counted_and_bounded() -> None:
     async def run() -> None:
         async with links(most_bytes=1000) as (one, _):

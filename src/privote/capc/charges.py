@@ -190,6 +190,5 @@ class Charges:
             raise LedgerError(f"{what} is counted in another journal: restore the one in use")
         if known.allowance != allowance:
             raise LedgerError(
-                f"{what}: {known.allowance} contributions are charged, this version would count "
-                f"{allowance}"
+                f"{what} is {known.allowance} as charged, here it would be {allowance}"
             )

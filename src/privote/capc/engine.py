@@ -390,9 +390,7 @@ def _check_product(kind: str, types: str) -> None:
         (rows, inner), (_, outputs) = shapes
         if single_response(rows, inner, outputs):
             return
-    raise InputError(
-        f"a product of secrets must be answered by one ciphertext, got {kind}: {types}"
-    )
+    raise InputError(f"a product of secrets must need one ciphertext, got {kind}: {types}")
 
 
 def _sizes(text: str) -> tuple[int, ...]:

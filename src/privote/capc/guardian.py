@@ -52,13 +52,9 @@ class PrivacyGuardian(Party):
     def __init__(self, *args: Any, ledger: Ledger, journal: GuardianJournal, **more: Any) -> None:
         super().__init__(*args, **more)
         self._journal = journal
-        self._charges = Charges(
-            self.terms,
-            ledger,
-            simulated=self.entropy.simulated,
-            insecure=self.engine.name == ClearEngine.name,
-            journal=journal.key[:16],
-        )
+        marks = {"simulated": self.entropy.simulated}
+        marks["insecure"] = self.engine.name == ClearEngine.name  # it hides nothing
+        self._charges = Charges(self.terms, ledger, **marks, journal=journal.key[:16])
         self._runs: dict[str, _Run] = {}
         for querier in self.terms.queriers:  # prices take a while, and nobody is waiting yet
             self._charges.prices.each(querier)
@@ -71,16 +67,11 @@ class PrivacyGuardian(Party):
         self.check_asker(caller, ask.queries)
         own = self._journal.halves(caller)[0]
         if self.terms.allowance and ask.version != own:
-            raise PeerError(
-                f"{caller} holds version {ask.version} of the running counts, the guardian version "
-                f"{own}: one of the two journals was lost or replaced by an older one"
-            )
+            lost = "one of the two journals was lost or replaced by an older one"
+            raise PeerError(f"{caller} has counts {ask.version}, the guardian {own}: {lost}")
         state = self._charges.state(ask.batch)
         if state == COMMITTED:
-            raise PeerError(
-                "this batch was decided and released: the querying party's state was lost or "
-                "replaced by an older one"
-            )
+            raise PeerError("this batch was released: the querying party lost its state")
         self._charges.reserve(caller, ask.queries, ask.batch)
         self._journal.reserve(ask.batch, caller, ask.queries)
         run = secrets.token_hex(16)
@@ -100,9 +91,7 @@ class PrivacyGuardian(Party):
         """Take an answering party's masks, once; that confirms the run to it."""
         run = self._find(message.run)
         if (message.querier, message.queries) != (run.querier, run.queries):
-            raise PeerError(
-                f"run {message.run} is not {message.queries} queries of {message.querier}"
-            )
+            raise PeerError(f"run {message.run} has another querying party or size")
         if caller not in self.terms.voters(run.querier) or run.decided:
             raise PeerError(f"run {message.run} is not for {caller} to answer")
         if caller in run.masks:
@@ -122,16 +111,12 @@ class PrivacyGuardian(Party):
             raise PeerError(f"run {ask.run} is not {caller}'s to decide")
         parties = tuple(p for p in terms.voters(caller) if p in ask.parties and p in run.masks)
         if len(parties) < terms.minimum:
-            raise PeerError(
-                f"only {len(parties)} parties take part, and at least {terms.minimum} are required"
-            )
+            raise PeerError(f"at least {terms.minimum} parties must take part, got {len(parties)}")
         run.decided = True  # whatever happens: these masks and halves of noise are used once
         counting = parties if terms.allowance else ()
         before, fresh = self._journal.halves(caller)[1], words(self.entropy, len(counting))
-        inputs, programs = (
-            self._inputs(run, parties),
-            decision_programs(terms, caller, run.queries, parties),
-        )
+        inputs = self._inputs(run, parties)
+        programs = decision_programs(terms, caller, run.queries, parties)
         pieces = sliced(programs, inputs)
         if terms.allowance:
             # Between chunks the halves are of this session only; the last one is the journal's.

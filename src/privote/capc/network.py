@@ -93,8 +93,9 @@ class Link:
         self._reader = asyncio.create_task(self._read())
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        if not self._failure.done():
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        # Who failed leaves without a word: the peer must not wait for it.
+        if kind is None and not self._failure.done():
             with contextlib.suppress(PeerError, TimeoutError):
                 async with asyncio.timeout(_LINGER):  # what was sent last must arrive
                     await self._send(BYE)

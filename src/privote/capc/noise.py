@@ -92,11 +92,7 @@ class Counted:
 @singledispatch
 def counted(mechanism: Mechanism, labels: int) -> Counted:
     """Return how a coalition counts ballots on so many labels; most mechanisms cannot be."""
-    raise UnavailableError(
-        "mechanism",
-        "must be binary or tau in a coalition, or decide each label by its own margin",
-        mechanism,
-    )
+    raise UnavailableError("mechanism", "must be binary or tau in a coalition", mechanism)
 
 
 @counted.register
@@ -223,17 +219,13 @@ class SharedNoise:
         """Return the shared noise of a mechanism, if it can have one."""
         ballots = counted(mechanism, labels)
         if ballots.weights is not None:
-            raise UnavailableError(
-                "noise = 'sites' needs unweighted votes, as in binary voting: use 'guardian' for "
-                f"{mechanism}"
-            )
+            raise UnavailableError("mechanism", "must be binary for noise = 'sites'", mechanism)
         noise = cls(vote=ballots.vote, gate=mechanism.gate)
         for sigma in noise.sigmas:
             if sigma * noise.steps > _MOST_UNITS:
-                raise InputError(
-                    f"mechanism: sigma must be at most {_MOST_UNITS / noise.steps:g} with "
-                    f"noise = 'sites' (of a gate {1 / math.sqrt(2):.2f} of that), got {mechanism}"
-                )
+                most = _MOST_UNITS / noise.steps  # of a gate 0.7 of it
+                rule = f"must have a sigma of at most {most:g} for noise = 'sites'"
+                raise InputError("mechanism", rule, mechanism)
         return noise
 
     @property

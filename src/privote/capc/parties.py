@@ -104,10 +104,10 @@ class Party:
             if handler is None:
                 raise PeerError(f"the {self.role} party takes no call of kind {message.kind!r}")
             if isinstance(message, m.Request | m.Hello) and message.terms != self.hello.terms:
-                raise PeerError(
-                    f"{caller} has different terms of the coalition (digest {message.terms[:12]}) "
-                    f"than {self.name} (digest {self.hello.terms[:12]}): all sites need the same"
+                digests = (
+                    f"{message.terms[:12]} of {caller}, {self.hello.terms[:12]} of {self.name}"
                 )
+                raise PeerError(f"the terms differ (digests: {digests}): all sites need the same")
             reply: m.Message = await handler(caller, message)
         except PrivoteError as error:
             log("call refused", WARNING, **facts, why=m.printable(str(error)))
@@ -121,9 +121,7 @@ class Party:
     async def handle_hello(self, caller: str, hello: m.Hello) -> m.Message:
         """Compare the engine, as the terms were."""
         if hello != self.hello:
-            raise PeerError(
-                f"{caller} uses engine {hello.engine!r}, {self.name} {self.engine.name!r}"
-            )
+            raise PeerError(f"{caller} must use engine {self.engine.name!r}, as {self.name} does")
         return self.hello
 
     def check_asker(self, querier: str, queries: int) -> None:

@@ -161,10 +161,8 @@ class QueryingParty(Party):
     def _check_minimum(self, present: int, left_out: dict[str, str]) -> None:
         if present < self.terms.minimum:
             reasons = "; ".join(f"{site}: {why}" for site, why in left_out.items())
-            raise PeerError(
-                f"only {present} of {present + len(left_out)} parties answered, at least "
-                f"{self.terms.minimum} are required ({reasons})"
-            )
+            rule = f"at least {self.terms.minimum} parties must answer"
+            raise PeerError(f"{rule}, only {present} did ({reasons})")
 
     async def _request(self, batch: str, queries: int) -> m.Grant:
         """Have the batch charged, unless it was; on disk before and after."""

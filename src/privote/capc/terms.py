@@ -120,18 +120,14 @@ class Terms:
         if DECISION in self.parties:
             raise InputError("parties", f"must not be called {DECISION!r}, a session's own name")
         if self.guardian in (*self.parties, *self.queriers):
-            raise InputError(
-                "guardian", "must be a site of its own that neither asks nor answers", self.guardian
-            )
+            raise InputError("guardian", "must neither ask nor answer", self.guardian)
         # A ledger compares names folded: two sites would have one budget, charged once.
         if len({folded(site) for site in self.sites}) < len(self.sites):
             raise InputError("parties", "must differ in more than case", self.sites)
         fewest = min(len(self.voters(querier)) for querier in self.queriers)
         if fewest < self.minimum:
-            raise InputError(
-                f"every querying party needs at least minimum={self.minimum} other parties, "
-                f"got {fewest}"
-            )
+            rule = f"must be at most the {fewest} parties that answer a querying party"
+            raise InputError("minimum", rule, self.minimum)
         if len(json.dumps([*self.parties, *self.queriers])) > HEAD_BYTES // 2:
             raise InputError("parties", "must fit a message's head: use fewer or shorter names")
 
@@ -148,10 +144,8 @@ class Terms:
         for of in (self.mechanism, self.mechanism.gate):
             sigma = getattr(of, "sigma", None) or 0.0
             if sigma * self.counted.unit > _LARGEST_NOISE:
-                raise InputError(
-                    "mechanism: sigma must be at most 2^50 steps of the grid in a coalition, so "
-                    f"that noise fits 64 bits, got {sigma:g}"
-                )
+                rule = "must have a sigma of at most 2^50 steps of the grid: noise fits 64 bits"
+                raise InputError("mechanism", rule, sigma)
 
     # -- who ---------------------------------------------------------------------------------------
 
@@ -209,9 +203,8 @@ class Terms:
         try:
             return cls(**given)
         except TypeError as error:
-            raise InputError(
-                f"terms are not complete: {error}".replace("Terms.__init__() ", "")
-            ) from None
+            why = str(error).replace("Terms.__init__() ", "")
+            raise InputError(f"terms are not complete: {why}") from None
 
     def digest(self) -> str:
         """Return a digest of everything in the terms."""
