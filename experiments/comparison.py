@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from privote import PATEClassifier, metrics
 from privote.errors import BudgetError
-from privote.learning.direct.linear import DPLinear
-from privote.learning.students.classifiers import LinearStudent
-from privote.learning.teachers.training import partition, partition_key
+from privote.learning.gradients import DPLinear
+from privote.learning.students import LinearStudent
+from privote.learning.teachers import partition, partition_key
 
 FIGURES = ("ACC", "BAC", "AUC", "MAP")
 Floats = npt.NDArray[np.float64]

@@ -21,9 +21,10 @@ import scipy.sparse as sp
 import privote as pv
 from privote.datasets import mulan
 from privote.datasets import open as open_data
-from privote.learning.direct.linear import DPLinear, DPMoments
 from privote.learning.embedding import Landmarks
-from privote.learning.students.classifiers import LinearStudent
+from privote.learning.gradients import DPLinear
+from privote.learning.moments import DPMoments
+from privote.learning.students import LinearStudent
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 FILES = {

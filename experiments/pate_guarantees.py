@@ -20,8 +20,8 @@ from comparison import Comparison
 from tasks import load
 
 import privote as pv
-from privote.learning.students.classifiers import LinearStudent
-from privote.learning.students.mixmatch import MixMatchClassifier
+from privote.learning.mixmatch import MixMatchClassifier
+from privote.learning.students import LinearStudent
 from privote.planning.budget import allowance_for, least
 
 TEACHERS, DELTA = 250, 1e-5

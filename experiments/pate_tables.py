@@ -34,7 +34,7 @@ def runs(contest: Comparison, mixmatch: bool) -> dict[str, Callable[[], dict[str
         "PATE, neighbours": lambda: contest.pate("PATE, neighbours", voters="neighbours"),
     }
     if mixmatch:
-        from privote.learning.students.mixmatch import MixMatchClassifier
+        from privote.learning.mixmatch import MixMatchClassifier
 
         name = "PATE, teachers, MixMatch"
         found[name] = lambda: contest.pate(name, student=MixMatchClassifier())

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from privote.learning.direct.dpsgd import DPSGDClassifier
+from privote.learning.dpsgd import DPSGDClassifier
 from privote.learning.embedding import fit_embedding
-from privote.learning.students.classifiers import LinearStudent
+from privote.learning.students import LinearStudent
 
 from .counts import over_seeds
 from .kinds import FAILS, HOLDS, PART, Bench, Measured, Verdict

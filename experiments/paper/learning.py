@@ -23,10 +23,10 @@ import numpy.typing as npt
 import privote as pv
 from privote.datasets import load_scenes, load_teacher_votes
 from privote.learning import cast, train
-from privote.learning.direct.linear import DPLinear
 from privote.learning.embedding import Landmarks, fit_embedding
-from privote.learning.students.classifiers import LinearStudent
-from privote.learning.teachers.training import partition
+from privote.learning.gradients import DPLinear
+from privote.learning.students import LinearStudent
+from privote.learning.teachers import partition
 
 from .counts import answered, over_seeds
 from .kinds import FAILS, HOLDS, PART, Bench, Measured, Plot, Verdict

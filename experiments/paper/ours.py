@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import privote as pv
-from privote.learning.direct.linear import DPLinear
+from privote.learning.gradients import DPLinear
 from privote.planning import sigma_for
 
 from .counts import answered, over_seeds

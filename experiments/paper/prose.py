@@ -10,7 +10,7 @@ import numpy as np
 
 import privote as pv
 from privote.learning import cast, train
-from privote.learning.teachers.training import partition
+from privote.learning.teachers import partition
 
 from . import budgets, coalition, mechanisms
 from .counts import answered, over_seeds

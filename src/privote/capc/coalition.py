@@ -221,7 +221,7 @@ def simulate(
 
     Answers go into the folder. ``progress`` says what comes next while it lasts.
     """
-    from ..learning.students.classifiers import LinearStudent
+    from ..learning.students import LinearStudent
 
     engine = ClearEngine() if clear else SecureEngine()  # say what is missing before training
     sites, models = len(terms.parties), {}
