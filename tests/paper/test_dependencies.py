@@ -1,9 +1,8 @@
-"""Small versions of what is measured about dependent labels, and about maps of many labels."""
+"""Small versions of what is measured about dependent labels."""
 
 from __future__ import annotations
 
 import numpy as np
-from experiments import extreme
 from experiments.paper import questions
 
 
@@ -32,14 +31,3 @@ def test_a_family_has_an_indicator_that_the_others_imply() -> None:
     chosen = questions.family(truth)
     assert chosen[0] == 3
     assert set(chosen[1:]) == {5, 7, 8, 9}
-
-
-def test_a_small_map_by_pixel_and_by_region() -> None:
-    found = extreme.rows((6, 8), 4, 1, ("Binary",))
-    assert list(found) == ["by pixel, 48 labels", "by region, 4 labels"]
-    for table in found.values():
-        assert table[1].epsilon <= extreme.EPSILON < table[0].epsilon or table[0].labels < 10
-        assert all(row.here <= row.epsilon * (1 + 1e-9) for row in table)
-    pixel, region = (table[0] for table in found.values())
-    assert pixel.accuracy > 0.8
-    assert region.epsilon < pixel.epsilon
