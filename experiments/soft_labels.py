@@ -30,8 +30,7 @@ from tasks import SHARED
 import privote as pv
 from privote.learning import LinearStudent, TableEncoder, cast, train
 from privote.learning.embedding import embed, embedding_for, fit_embedding
-from privote.learning.teachers.training import partition, partition_key
-from privote.learning.teachers.votes import top_votes
+from privote.learning.teachers import partition, partition_key, top_votes
 
 EACH = (4, 8, 16, 32, 64)  # records of a teacher
 Sides = dict[str, Any]

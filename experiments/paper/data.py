@@ -11,7 +11,7 @@ from scipy.special import ndtr
 
 import privote as pv
 from privote.learning import cast, train
-from privote.learning.teachers.training import partition
+from privote.learning.teachers import partition
 
 from .bench import Bench, Measured
 from .electorates import published, relative_rates

@@ -25,12 +25,12 @@ from scipy.stats import rankdata
 import privote as pv
 from privote.datasets import load_scenes, load_teacher_votes
 from privote.learning import cast, train
-from privote.learning.direct.dpsgd import DPSGDClassifier
-from privote.learning.direct.linear import DPLinear
+from privote.learning.dpsgd import DPSGDClassifier
 from privote.learning.embedding import Landmarks, fit_embedding
-from privote.learning.students.classifiers import LinearStudent
-from privote.learning.students.mixmatch import MixMatchClassifier
-from privote.learning.teachers.training import partition
+from privote.learning.gradients import DPLinear
+from privote.learning.mixmatch import MixMatchClassifier
+from privote.learning.students import LinearStudent
+from privote.learning.teachers import partition
 
 from .bench import Bench, Measured, over_seeds
 from .counts import answered

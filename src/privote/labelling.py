@@ -511,7 +511,7 @@ class Labelling:
         release = release_of(
             labels,
             guarantee,
-            rows=self.rows,
+            rows=None if self.rows is None else self.rows[: len(labels)],
             active_share=ballots.active_share,
             asked=ballots.queries,
             reasons=reasons,

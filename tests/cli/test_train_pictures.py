@@ -79,7 +79,7 @@ def run(drawn):
 def test_a_folder_with_a_table_becomes_a_student_of_pictures(drawn, run):
     figures = json.loads((run / "for-the-owner.json").read_text())
     assert "AUC" in json.dumps(figures)
-    assert "efficientnet-lite0" in (run / "statement.txt").read_text()
+    assert "efficientnet-lite0" in (run / "report.html").read_text()
     cache = drawn / "cache" / "features.sqlite"
     assert cache.stat().st_mode & 0o777 == 0o600  # as private as the pictures
 

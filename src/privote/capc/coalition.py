@@ -303,7 +303,7 @@ class SimulatedData:
 
 def simulated_data(terms: Terms, seed: int) -> SimulatedData:
     """Train a model for each site on scenes of its own, and compose scenes to ask."""
-    from ..learning.students.classifiers import LinearStudent
+    from ..learning.students import LinearStudent
 
     private, public = _SCENES * len(terms.parties), terms.most_queries
     data = load_scenes(private=private, public=public, test=1, seed=seed)

@@ -377,7 +377,7 @@ def gain(records: Records, labels: Sequence[str], released: Records) -> tuple[fl
 
 
 def _fit(records: Records, released: Records | None) -> Any:
-    from ..learning.students.classifiers import LinearStudent  # seconds that no answer waits for
+    from ..learning.students import LinearStudent  # seconds that no answer waits for
 
     X, Y = records.X, records.Y
     if released is not None:

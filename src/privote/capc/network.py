@@ -430,20 +430,28 @@ class Network:
     def _credentials(self) -> Any:
         """Return our certificate and the pinned ones, read anew for every handshake."""
 
-        def configuration() -> Any:
+        def files() -> tuple[bytes, bytes, bytes]:
             key, certificate = self.own.read()
-            roots = self.trust.bundle() or certificate
+            return key, certificate, self.trust.bundle() or certificate
+
+        def configuration(key: bytes, certificate: bytes, roots: bytes) -> Any:
             return grpc.ssl_server_certificate_configuration([(key, certificate)], roots)
 
-        def current() -> Any:
+        current = files()
+
+        def changed() -> Any:
+            # None keeps those in use. gRPC replaces them without a lock: to hand it the same ones
+            # at every handshake crashed the process when many connections came at once.
+            nonlocal current
             self._handshakes += 1
             try:
-                return configuration()
+                last, current = current, files()
             except (PrivoteError, OSError) as error:
                 log("certificates cannot be read", WARNING, why=printable(str(error)))
-                return None  # those that were read before
+                return None
+            return None if current == last else configuration(*current)
 
-        return grpc.dynamic_ssl_server_credentials(configuration(), current, True)
+        return grpc.dynamic_ssl_server_credentials(configuration(*current), changed, True)
 
     async def _watch(self) -> None:
         """Log handshakes that no call followed; gRPC itself does not tell who they were."""

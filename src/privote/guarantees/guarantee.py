@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from .._version import __version__
+from ..accounting.allowance import line, mu_of_budget
 from ..accounting.renyi import rounded_up
 from ..accounting.sanitize import published_cost_2018
 from ..errors import InputError, finite
@@ -71,6 +72,7 @@ _NEIGHBOURS = (
     "queries (replace one voter)"
 )
 _PRIOR = 0.01  # of the belief in the example
+_UPWARDS = 1 + 1e-9  # of a mu that a search finds from below
 
 
 class Shown(ABC):
@@ -263,6 +265,14 @@ class Guarantee:
         Further sentences of the statement.
     drawn
         The digest of what was drawn.
+
+    Examples
+    --------
+    >>> import numpy as np, privote as pv
+    >>> votes = np.random.default_rng(0).random((100, 50, 4)) < 0.1
+    >>> guarantee = pv.label(votes, epsilon=8.0, delta=1e-5).guarantee
+    >>> str(guarantee), guarantee.epsilon, guarantee.protects
+    ('allowance', 8.0, 'a voter')
     """
 
     kind: str
@@ -303,6 +313,28 @@ class Guarantee:
         return self.epsilon if standing is None or standing.total is None else standing.total
 
     # -- as values ---------------------------------------------------------------------------------
+
+    def event(self) -> Any:
+        """Return the charge as an event of dp_accounting, for accountants with their defaults.
+
+        Releases that go on with one allowance share its charge: compose it once. What protects
+        nobody, or holds for these votes only, is a ``NonPrivateDpEvent``. Where no event bounds the
+        cost, as for sampled steps, which the default relation of neighbours would underprice, it is
+        an ``UnsupportedDpEvent``, which every accountant refuses.
+        """
+        from dp_accounting import dp_event
+
+        if self.simulated or self.epsilon is None or self.kind == "data-dependent":
+            return dp_event.NonPrivateDpEvent()
+        if isinstance(self.terms, Learnt):
+            mu = self.terms.mu
+            if self.terms.learns:
+                return dp_event.ZCDpEvent(line(self.terms.epsilon0, mu))
+        elif self.accountant == GAUSSIAN:
+            mu = mu_of_budget(self.epsilon, self.delta, 0.0) * _UPWARDS
+        else:
+            return dp_event.UnsupportedDpEvent()
+        return dp_event.GaussianDpEvent(1 / mu)
 
     def facts(self) -> dict[str, Any]:
         """Return all of it as plain values, for JSON and for files; the statement's text, too."""

@@ -125,7 +125,7 @@ def plan(
     >>> import privote as pv
     >>> plan = pv.plan(voters=250, labels=20, queries=1000, epsilon=8.0, delta=1e-5, yes=0.1)
     >>> [f"{kind} {quality['f1']:.2f}" for kind, quality in plan.quality.items()]
-    ['clear 0.98', 'middling 0.88', 'unclear 0.70']
+    ['clear 0.99', 'middling 0.88', 'unclear 0.70']
     """
     size = {"voters": voters, "labels": labels, "queries": queries}
     learning, mu = _learning(**size, epsilon=epsilon, delta=delta)
