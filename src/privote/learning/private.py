@@ -71,10 +71,11 @@ class PrivateClassifier(Shown, LabelClassifier):
         ``"dpsgd"``: a network, trained likewise. ``"teachers"`` or ``"neighbours"``: private votes
         label public rows, and a student learns from the labels.
     epsilon, delta
-        The budget, for replacing one record or person. Every ``fit`` spends it again:
-        cross-validation with k folds spends it k times on the same records. Features must not be
-        scaled or encoded by a step fitted on private rows (as in a ``Pipeline``): what such a step
-        learns is not covered.
+        The budget, for replacing one record or person. Every ``fit`` spends it again: give each
+        fold of a cross-validation a budget of its own, or choose settings on public data. Features
+        must not be scaled or encoded by a step fitted on private rows (as in a ``Pipeline``): what
+        such a step learns is not covered. A step fitted on public rows goes into a
+        ``FrozenEstimator``.
     settings
         Further settings of the method, by the names of its estimator
         (:class:`privote.PATEClassifier`, :class:`privote.learning.DPLinear`,

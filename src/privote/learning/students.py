@@ -17,7 +17,7 @@ takes no ``sample_weight``, probabilities are rounded.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,16 +27,14 @@ from scipy.special import expit
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.multioutput import MultiOutputClassifier
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from ..errors import InputError, positive, shown, whole
+from ..errors import InputError, positive, whole
 from ..mechanisms import ABSTAIN
 from .linear import Solver, answer
 from .rows import (
     Floats,
     LabelClassifier,
-    Labels,
     Targets,
     check_targets,
     is_skorch,
@@ -160,35 +158,6 @@ class PartialLabels(LabelClassifier):
         check_is_fitted(self)
         X = self._rows(X, images=True)
         return np.stack([_ask(model, X) for model in self.estimators_], axis=1)
-
-
-def binarized(y: Any, classes: Any) -> tuple[Labels, npt.NDArray[Any]]:
-    """Return (rows,) classes as (rows, labels) of 0 and 1, -1 if unknown; and the classes."""
-    if classes is None:
-        raise InputError(
-            "classes",
-            "must be given if y has one axis: the set of classes is public, and must not be "
-            "taken from private records",
-        )
-    names = np.unique(np.asarray(classes))
-    check_classification_targets(names)
-    if len(names) < 2:
-        raise InputError("classes", f"must be more than one class, got {names.tolist()}")
-    cells = np.asarray(y, object).tolist()
-    Y = np.zeros((len(cells), len(names)), np.int8)
-    places = {name: column for column, name in enumerate(names.tolist())}
-    for row, cell in enumerate(cells):
-        column = places.get(cell) if isinstance(cell, Hashable) else None
-        if column is not None:
-            Y[row, column] = 1
-        elif cell is None or (isinstance(cell, float) and cell != cell):
-            Y[row] = ABSTAIN
-        else:
-            sealed = f"it is {shown(cell)}"
-            raise InputError(
-                "y", f"must contain only classes; row {row} has another", sealed=sealed
-            )
-    return Y[:, 1:] if len(names) == 2 else Y, names
 
 
 def train_student(

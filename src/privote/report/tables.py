@@ -200,6 +200,17 @@ def plain(value: Any) -> Any:
     return value
 
 
+def cost_in_words(guarantee: Guarantee) -> str:
+    """Return what a page's first sentence says of the guarantee."""
+    delta = f"δ = {rounded_up(guarantee.delta)}"
+    if guarantee.epsilon is None:
+        return "with a sealed ε, which depends on the votes: this is not differential privacy"
+    cost = f"ε = {rounded_up(guarantee.epsilon, 4)} and {delta}"
+    if guarantee.mark == SANITIZED:
+        return f"with {cost}, which hold for these votes only: this is not differential privacy"
+    return f"under differential privacy with {cost}"
+
+
 def bill(
     guarantee: Guarantee, *, result: str, quality: str, following: str, target: float | None = None
 ) -> dict[str, str]:
