@@ -25,7 +25,7 @@ from privote.capc.site import read_toml
 from privote.entropy import Entropy
 from privote.errors import PrivoteError
 from privote.guarantees.allowance import check_allowance
-from privote.learning.direct.noise import TrainingPlan
+from privote.learning.noise import TrainingPlan
 from privote.planning import forecast
 from privote.votes.cube import SparseBallots, check_threshold
 

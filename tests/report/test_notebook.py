@@ -22,13 +22,11 @@ X, Y = RNG.normal(size=(400, 3)), RNG.integers(0, 2, (400, 2))
 def made() -> dict[str, Any]:
     binary = pv.BinaryVoting(sigma=30.0)
     exact = {"guarantee": "data-dependent", "queries": 60, "mechanism": binary}
-    model = pv.PrivateClassifier(method="gradients", **BUDGET)
     return {
         "release": pv.label(VOTES, **BUDGET),
         "sealed": pv.label(VOTES, **exact, epsilon=80.0, delta=1e-5),
         "plan": pv.plan(voters=50, labels=6, queries=60, **BUDGET),
         "poll": pv.poll(BALLOTS, **BUDGET, shares=True),
-        "gradients": model.fit(X[:200], Y[:200], X[200:]),
         "pate": pv.PATEClassifier(n_teachers=20, **BUDGET).fit(X[:200], Y[:200], X[200:]),
     }
 
@@ -37,7 +35,7 @@ def made() -> dict[str, Any]:
 def test_facts_and_one_drawing(made: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     for result in made.values():
         shown = result._repr_mimebundle_()["text/html"].replace("\xa0", " ")
-        assert shown.count("<svg") == 1
+        assert shown.count("<svg") == (result is made["release"] or result is made["poll"])
         for name, text in result.brief().items():
             assert f">{escape(name)}</th>" in shown
             assert escape(text) in shown

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json as jsonlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,6 @@ from .output import print_facts, print_json, print_result, print_table, say
 
 if TYPE_CHECKING:
     from privote.ledger import Ledger
-    from privote.ledger.events import BudgetScope
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -93,7 +91,8 @@ def show(ledger: str, *, beside: str | None = None, json: bool = False) -> None:
     charged before costs 0. A run that is open was reserved, and nothing of it is drawn yet; one
     that is committed was drawn, and is not delivered: both end with --resume. One that is failed or
     abandoned is charged, and released nothing. "used" counts all runs of a data set together, at
-    the budget's one order. --json lists every entry.
+    the budget's one order, so after few or small runs it can be more than the sum of theirs. --json
+    lists every entry.
 
     Parameters
     ----------
@@ -132,16 +131,10 @@ def _runs(book: Ledger) -> list[dict[str, Any]]:
     from privote.mechanisms.base import describe
 
     rows, paid = [], set[int]()
-    scopes: dict[str, BudgetScope] = {}
     for run in book.state.runs.values():
         charge = book.state.charges[run.reserved.charge]
         mechanism = (run.commit and run.commit.mechanism) or charge.terms.get("mechanism")
-        empty = replace(book.state.scopes[charge.dataset], spent=0.0, epsilons=[], whole=False)
-        scope = scopes.setdefault(charge.dataset, empty)
         again = run.reserved.charge in paid  # an allowance that was paid for pays
-        if not again:
-            scope.spent += charge.cost or 0.0
-            scope.epsilons, scope.whole = [*scope.epsilons, charge.epsilon], charge.whole
         paid.add(run.reserved.charge)
         rows.append(
             {
@@ -152,7 +145,6 @@ def _runs(book: Ledger) -> list[dict[str, Any]]:
                 "guarantee": charge.guarantee,
                 "mechanism": describe(dict(mechanism)) if mechanism else "",
                 "epsilon": "0" if again else rounded_up(charge.epsilon, 4),
-                "so far": None if scope.total is None else rounded_up(scope.total, 4),
                 "queries": run.commit.queries if run.commit and run.commit.queries else "",
             }
         )

@@ -13,6 +13,7 @@ import typer
 from privote.errors import InputError
 
 from . import options as shared
+from .output import check_shown, print_facts, print_json, print_table, say, working
 
 if TYPE_CHECKING:
     from privote.ledger import Account
@@ -134,7 +135,6 @@ def poll(
     """
     from .files import claimed_folder
     from .look import look, print_look
-    from .output import say, working
 
     account = shared.account_of(ledger, beside, dataset, budget)
     if plan:
@@ -180,7 +180,7 @@ def _polling(given: Mapping[str, Any], account: Account) -> Polling:
     """Read the ballots, and plan the poll."""
     from privote.entropy import Entropy
     from privote.polls import read
-    from privote.polls.outcomes import outcome_of
+    from privote.polls.mechanisms import outcome_of
     from privote.polls.planning import plan_poll
     from privote.polls.poll import Polling, title_of
 
@@ -239,9 +239,7 @@ def _options(texts: list[str], columns: list[str]) -> list[str] | dict[str, list
 
 def _show(result: PollResult, output: Path | None, *, verbose: bool, json: bool) -> None:
     """Show what was released; what is shown only here must be shown, or it is not delivered."""
-    from privote.report.polls import poll_bill
-
-    from .output import check_shown, print_facts, print_json, print_table, say
+    from privote.report.polls import poll_bill, share_rows
 
     if json:
         print_json(result.facts())
@@ -251,33 +249,17 @@ def _show(result: PollResult, output: Path | None, *, verbose: bool, json: bool)
             if part.shares is not None:
                 lead = f"{question}. " if question else ""
                 title = f"{lead}Shares, with intervals for all options at once"
-                print_table(_share_rows(part), title=title)
+                print_table(share_rows(part), title=title)
         text = result.statement() if verbose else ""
         say("\n".join(filter(None, (text, *result.notes))))
     if output is None:
         check_shown(pipe=result.guarantee.standing is not None)
 
 
-def _share_rows(part: PollResult) -> list[dict[str, str]]:
-    after = ["decided" if call.decided else "too close to call" for call in part.calls]
-    return [
-        {
-            "option": share.option,
-            "share": f"{share.share:.4f}",
-            "from": f"{share.low:.4f}",
-            "to": f"{share.high:.4f}",
-            "ahead of the next": call,
-        }
-        for share, call in zip(part.shares or (), [*after, ""], strict=True)
-    ]
-
-
 def _plan(voters: int | None, number: str, how: dict[str, Any], *, json: bool) -> None:
     """Show what epsilons around this one buy."""
     from privote.polls.planning import poll_plans
     from privote.report.polls import plan_rows
-
-    from .output import print_json, print_table, working
 
     if voters is None or not number.isdecimal():
         raise InputError("--plan needs --voters and --options, both as numbers")

@@ -16,6 +16,7 @@ import typer
 from privote.errors import BudgetError, InputError
 
 from . import options
+from .output import command_of, print_bill, print_json, print_result, print_table, say, stages
 
 if TYPE_CHECKING:
     from privote.learning.jobs import Judgement, Outcome
@@ -108,7 +109,6 @@ def votes(
     from privote import collect_votes
 
     from .files import read_names
-    from .output import print_result, say, stages
 
     listed = names is not None and Path(names).is_file()
     count = labels is not None and labels.isdecimal()
@@ -304,7 +304,6 @@ def train(
 
     from .files import claimed_folder
     from .look import gaussian, look, print_look
-    from .output import command_of, print_json, say, stages
 
     rule: Any = threshold if threshold in _RULES else options.numbers("threshold", threshold)
     asked = {name: ctx.params[name] for name in _ASKED} | {"threshold": rule}
@@ -413,8 +412,6 @@ def _show(outcome: Outcome, output: Path, *, show_sealed: bool, verbose: bool) -
     from privote.report.tables import FIGURES_MEAN
     from privote.report.training import OWNERS, training_bill
 
-    from .output import print_bill, print_table, say
-
     release = outcome.release
     rows = outcome.guarantee.rows() if release is None else rows_of(release)
     bill = training_bill(outcome, output)
@@ -481,12 +478,11 @@ def predict(
     import numpy as np
 
     from privote.learning.pictures import PictureEncoder
-    from privote.learning.students.saving import load_student
+    from privote.learning.saving import load_student
     from privote.votes.cells import cell_of
     from privote.votes.cube import check_threshold
 
     from .files import claimed, write_csv
-    from .output import print_result, stages
 
     saved = load_student(student, trusted=trust or (), weights=weights)
     bar = saved.thresholds

@@ -21,11 +21,10 @@ from ..votes.tables import as_csv, open_table
 from .delivery import Delivery, Records
 from .embedding import Landmarks
 from .methods import check_method, expected
-from .networks.architectures import IMAGE_NETWORKS
-from .networks.image import ImageNetwork
+from .mixmatch import MixMatchClassifier
+from .networks import IMAGE_NETWORKS, ImageNetwork
 from .pictures import LITE, PICTURE_NETWORKS, PictureEncoder, is_pictures
 from .private import PrivateClassifier
-from .students.mixmatch import MixMatchClassifier
 
 FIGURES = ("ACC", "BAC", "AUC", "MAP")
 SCENE_SIDE = 16  # pixels

@@ -25,15 +25,15 @@ import numpy.typing as npt
 from ..datasets.images import FITS, Images
 from ..datasets.pictures import pictures
 from ..errors import InputError, missing_extra, whole
-from .networks.architectures import (
+from .networks import (
     build_network,
     last_layer,
     load_weights,
     on_device,
     one_torch_thread,
+    published_constants,
     require_torch,
 )
-from .networks.image import published_constants
 from .rows import same_anywhere, worded
 
 Features = npt.NDArray[np.float32]

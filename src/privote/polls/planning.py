@@ -21,8 +21,19 @@ from ..entropy import WIDEST_ROUNDED
 from ..errors import InputError, UnavailableError, finite
 from ..ledger import Budget
 from ..planning.budget import least
-from .mechanisms import NoisyBits, NoisyCounts, Peeling, PollMechanism, epsilon_of
-from .outcomes import Greedy, PollOutcome, PollSize, Quota, Seats, outcome_of
+from .mechanisms import (
+    Greedy,
+    NoisyBits,
+    NoisyCounts,
+    Peeling,
+    PollMechanism,
+    PollOutcome,
+    PollSize,
+    Quota,
+    Seats,
+    epsilon_of,
+    outcome_of,
+)
 
 _CLOSE = 1e-4  # how far above the least noise that fits the search may stop, relative
 _WORTH = 0.01  # how much less noise a poll on its own must take to be searched
@@ -170,17 +181,12 @@ def plan_poll(
         apart = chosen.noise.apart(size.options, confidence)
         if shares:  # readers hold released counts against the gap
             gap = max(gap, float(interval if isinstance(outcome, Quota) else apart))
-    others = ", ".join(
-        f"with {candidate.name} the gap would have to be {race / min(races):.2g} times as large"
-        for candidate, race in zip(able, races, strict=True)
-        if candidate is not chosen
-    )
-    reason = f"it decides the closest race; {others}"
+    reason = "it decides the closest race"
     if shares:
         reason = "shares were requested, and the winners follow from the same noisy counts"
     elif mechanism != "auto":
         reason = "requested by name"
-    elif not others:
+    elif len(able) == 1:
         reason = "no other mechanism releases this outcome"
     return PollPlan(
         mechanism=chosen,
