@@ -94,8 +94,9 @@ class Location:
         if chain is None:
             raise self._no_key()
         anchor = Anchor(self.head, chain)
-        first, store = anchor.read(), self.store(create=False, readonly=True)
+        store = self.store(create=False, readonly=True)
         try:
+            first = anchor.read()
             anchor.check(store, store.head(), first=first)
         except LedgerError:
             store.close()
