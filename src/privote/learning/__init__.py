@@ -25,6 +25,7 @@ _HOMES = {
     "PictureEncoder": "pictures",
     "PrivateClassifier": "private",
     "TableEncoder": "tables",
+    "TextNetwork": "texts",
     "Teachers": "teachers.votes",
     "cast": "teachers.votes",
     "collect_votes": "collect",
