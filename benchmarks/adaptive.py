@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privote.accounting.renyi import Orders, check_orders
-from privote.audit.exact import ABSOLUTE, AUDIT_ORDERS, RELATIVE
+from privote.audit.exact import ABSOLUTE, AUDIT_ORDERS, RELATIVE, book_of
 from privote.audit.reference import Floats, Ints, Textbook, renyi
 from privote.errors import InputError, whole
 from privote.mechanisms import Mechanism
@@ -104,7 +104,7 @@ def adaptive(
         whole(name, value)
     whole("seed", seed, 0)
     curve = check_orders(AUDIT_ORDERS if orders is None else orders)
-    book = Textbook(mechanism, voters, labels, tallies=_TALLIES)
+    book = book_of(mechanism, voters, labels, tallies=_TALLIES)
     if len(book.outcomes) ** queries > _MOST_TRANSCRIPTS:
         raise InputError(
             f"`queries={queries}` with {len(book.outcomes)} outcomes each makes more than "

@@ -24,7 +24,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from threadpoolctl import threadpool_limits
 
 from privote.learning import LinearTeachers, cast, train
-from privote.learning.teachers.training import partition
+from privote.learning.teachers import partition
 
 RECORDS, FEATURES, LABELS, QUERIES = 28_596, 500, 22, 4_000
 Timed = tuple[Any, float, float]

@@ -17,14 +17,15 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from privote.guardian import Guardian
 from scipy.special import gammaln
 
 from privote.accounting.allowance import FACTOR
 from privote.accounting.filters import pinned_order
 from privote.accounting.renyi import Floats, epsilon
-from privote.errors import BudgetError, InputError, whole
-from privote.ledger import Budget, Ledger
+from privote.errors import BudgetError, whole
+from privote.ledger import Budget, Request
+from privote.ledger.admission import admit, raised
+from privote.ledger.events import LedgerState
 from privote.mechanisms import BinaryVoting
 
 _MOST = 60  # draws of one step: more are not taken, so that histories can be listed
@@ -57,52 +58,53 @@ Admit = Callable[[Budget, Poll, Sequence[Step], Step], int]
 
 def at_the_door(budget: Budget, poll: Poll, before: Sequence[Step], step: Step) -> int:
     """Return how many queries or contributions are admitted after these steps: the real door."""
-    ledger = _charged(budget, poll, before)
+    state = LedgerState()
+    state.add(0, "", raised(state, budget, "default"))
+    for past in before:
+        _charge(state, budget, poll, past)
     low, high = 0, step.times or (_MOST if step.guarantee == "worst-case" else _MOST // FACTOR)
-    while low < high:  # what is refused changes nothing, and what is admitted ends the ledger
+    while low < high:
         middle = (low + high + 1) // 2
         try:
-            _charge(ledger, budget, poll, replace(step, times=middle), "now")
-        except (BudgetError, InputError):
+            admit(state, _request(budget, poll, replace(step, times=middle)))
+        except BudgetError:
             high = middle - 1
         else:
-            ledger, low = _charged(budget, poll, before), middle
+            low = middle
     return low if step.times in (None, low) else 0
 
 
-def _charged(budget: Budget, poll: Poll, before: Sequence[Step]) -> Ledger:
-    """Return a ledger in which parts of a budget are charged."""
-    ledger = Ledger.in_memory()
-    ledger.set_budget(budget, dataset="default")
-    for stage, past in enumerate(before):
-        _charge(ledger, budget, poll, past, f"stage {stage}")
-    return ledger
+def _charge(state: LedgerState, budget: Budget, poll: Poll, step: Step) -> None:
+    for event in admit(state, _request(budget, poll, step)):
+        state.add(len(state.charges) + 1, "", event)
 
 
-def _charge(ledger: Ledger, budget: Budget, poll: Poll, step: Step, owner: str) -> None:
-    # An owner for each step: the same allowance for the same one would go on uncharged.
+def _request(budget: Budget, poll: Poll, step: Step) -> Request:
+    """Return what a part of a budget asks of the ledger."""
+    curve = (step.times or 0) * _each(poll, step)
     part = Budget(epsilon=(1 - 1e-6) * budget.epsilon, delta=budget.delta)  # not the whole
+    return Request(
+        dataset="default",
+        cost=part,
+        guarantee=step.guarantee,
+        terms={"times": step.times},
+        price=lambda _: curve,
+    )
+
+
+def _each(poll: Poll, step: Step) -> Floats:
+    """Return what one query, or one contribution, costs."""
     if step.guarantee == "worst-case":
-        votes = np.zeros((step.times or _MOST, poll.voters, 1), bool)
-        door = Guardian(step.mechanism, part, ledger, guarantee="worst-case", owner=owner)
-        door.release(votes, queries=step.times)
-    else:
-        door = Guardian(step.mechanism, part, ledger, allowance=step.times, owner=owner)
-        door.register(poll.voters, 1)
+        return step.mechanism.worst_case_rdp(poll.voters, 1)
+    return FACTOR * step.mechanism.contribution_rdp(poll.voters, 1)
 
 
 def by_the_best_order(budget: Budget, poll: Poll, before: Sequence[Step], step: Step) -> int:
     """Return what fits if every sum may settle at its best order: wrong, for the audit to catch."""
-
-    def each(some: Step) -> Floats:
-        if some.guarantee == "worst-case":
-            return some.mechanism.worst_case_rdp(poll.voters, 1)
-        return FACTOR * some.mechanism.contribution_rdp(poll.voters, 1)
-
-    spent = sum((past.times or 0) * each(past) for past in before)
+    spent = sum((past.times or 0) * _each(poll, past) for past in before)
     wanted = step.times or (_MOST if step.guarantee == "worst-case" else _MOST // FACTOR)
     for fit in range(wanted, 0, -1):
-        if epsilon(spent + fit * each(step), None, budget.delta) <= budget.epsilon:
+        if epsilon(spent + fit * _each(poll, step), None, budget.delta) <= budget.epsilon:
             return fit if step.times in (None, fit) else 0
     return 0
 
@@ -191,7 +193,7 @@ class Game:
                 for share in np.geomspace(0.05, 20.0, 6 if three else 14)
             ]
             menus.append([Step(dish, _guarantee(rng)) for dish in dishes])
-        return cls(budget.shared(), poll, menus, admit)
+        return cls(budget, poll, menus, admit)
 
     def best(self) -> float:
         """Return the delta of the best policy, in the better direction for the adversary."""

@@ -28,6 +28,7 @@ print(f"{wrong} of {release.labels.size} released labels differ from the truth."
 if release.guarantee == "allowance":
     sealed = release.sealed
     print(
-        f"Sealed: the voter who spent most used {sealed.spent.max()} of {release.allowance} "
-        f"contributions; {sealed.exhausted.sum()} voters have none left."
+        f"Sealed: the voter who spent most used {sealed.spent.max()} of "
+        f"{release.guarantee.allowance} contributions; "
+        f"{sealed.exhausted.sum()} voters have none left."
     )

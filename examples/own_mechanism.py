@@ -63,7 +63,7 @@ def main() -> None:
         print(f"{guarantee}: {release!r}")
     with tempfile.TemporaryDirectory() as folder:
         release.save(Path(folder) / "labels.npz")
-        print("saved and loaded:", pv.Release.load(Path(folder) / "labels.npz").mechanism)
+        print("saved and loaded:", pv.Release.load(Path(folder) / "labels.npz").guarantee)
 
     electorate = pv.Electorate(mechanism=mechanism, voters=50, labels=6, epsilon=8.0, delta=1e-5)
     print(f"an electorate's allowance: {electorate.allowance} single votes for life")

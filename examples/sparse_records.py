@@ -33,7 +33,8 @@ for sigma in (5.0, 10.0, 20.0):
     release = pv.label(ballots, mechanism=mechanism, **every)
     right = (release.labels == truth).mean()
     print(
-        f"{mechanism}: epsilon={release.epsilon:.2f}, allowance {release.allowance} a record; "
+        f"{mechanism}: epsilon={release.epsilon:.2f}, "
+        f"allowance {release.guarantee.allowance} a record; "
         f"{right:.3f} of labels right; "
         f"sealed: {release.sealed.exhausted.sum()} records have none left"
     )

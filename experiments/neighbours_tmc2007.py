@@ -26,7 +26,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from privote.datasets import mulan
-from privote.learning.direct.linear import DPLinear
+from privote.learning.gradients import DPLinear
 from privote.learning.private import PrivateClassifier
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "mulan_tmc2007-500.arff"

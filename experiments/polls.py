@@ -21,8 +21,15 @@ import numpy as np
 from privote.entropy import Entropy
 from privote.errors import InputError
 from privote.polls import PollBallots, read
-from privote.polls.mechanisms import NoisyCounts, PollMechanism
-from privote.polls.outcomes import Greedy, PollOutcome, PollSize, Quota, Seats
+from privote.polls.mechanisms import (
+    Greedy,
+    NoisyCounts,
+    PollMechanism,
+    PollOutcome,
+    PollSize,
+    Quota,
+    Seats,
+)
 from privote.polls.planning import plan_poll
 
 SHARED = Path(os.environ.get("PRIVOTE_SHARED", Path(__file__).resolve().parents[2] / "shared"))

@@ -23,9 +23,9 @@ from tasks import NAMES, load
 
 import privote as pv
 from privote.learning import PartialLabels, cast, train
-from privote.learning.networks.classifier import Rows, Scaling
-from privote.learning.students.mixmatch import MixMatchClassifier
-from privote.learning.teachers.training import partition
+from privote.learning.mixmatch import MixMatchClassifier
+from privote.learning.networks import Rows, Scaling
+from privote.learning.teachers import partition
 
 QUERIES = 300
 # Teachers and sigma; rows moved from the private to the public side, where that has few.

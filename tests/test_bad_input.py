@@ -41,11 +41,6 @@ def sparse(**changes: Any) -> pv.SparseBallots:
     return pv.SparseBallots(**{**arguments, "queries": 2, "voters": 3, **changes})
 
 
-def guardian(**changes: Any) -> pv.Guardian:
-    arguments: dict[str, Any] = {"mechanism": BINARY, "budget": BUDGET, "ledger": LEDGER}
-    return pv.Guardian(**{**arguments, **changes})
-
-
 implied = Implications.of
 BINARY, TAU = pv.BinaryVoting(sigma=3.0), pv.TauVoting(sigma=3.0, tau=1.0)
 GATE = pv.Gate(threshold=1, sigma=1.0)
@@ -71,7 +66,6 @@ INPUT: Table = {
         lambda: BINARY.rdp({"a": 1}),
         lambda: electorate().answer(GOOD[:, :4]),
         lambda: electorate().answer(GOOD[:, :, :2]),
-        lambda: BINARY.rdp({"a": 1}),
     ],
     "queries": [
         lambda: label(GOOD[:0]),
@@ -100,8 +94,7 @@ INPUT: Table = {
     "threshold": each(
         partial(label, cube(0.1)), "threshold", 1.5, np.nan, [0.5, 0.5], [[0.5], [0.1, 0.2]]
     ),
-    "votes file": [lambda: label("absent.npy"), lambda: label(".")],
-    "votes file": [lambda: votefiles.read(5)],
+    "votes file": [lambda: label("absent.npy"), lambda: label("."), lambda: votefiles.read(5)],
     # mechanisms
     "sigma": [
         *each(pv.BinaryVoting, "sigma", 0.0, 10**400),
@@ -156,9 +149,8 @@ INPUT: Table = {
         *each(label, "dataset", "", 5, "  "),
         lambda: LEDGER.set_budget(BUDGET, dataset=""),
     ],
-    "ledger": each(label, "ledger", ".", 5, b"x.db", ""),
-    "owner": each(guardian, "owner", 5),
-    "budget": [*each(guardian, "budget", 5), lambda: LEDGER.set_budget(None, dataset="d")],
+    "ledger": each(label, "ledger", 5, b"x.db", ""),
+    "budget": [*each(label, "budget", 0, "5"), lambda: LEDGER.set_budget(None, dataset="d")],
     "baseline": [
         *each(label, "baseline", np.zeros((4, 2)), np.full((4, 3), 2), [[1], [1, 2]]),
         *each(label, "baseline", np.full((4, 3), "0"), np.repeat(HIDDEN[0], 2, axis=0)),
@@ -168,12 +160,11 @@ INPUT: Table = {
         *each(electorate, "allowance", 10**9, [1, 2], 2.5, -1, [1, [2]], True),
         # These would refund.
         *each(electorate, "allowance", np.uint64(2**64 - 300), np.full(5, 2**64 - 300, np.uint64)),
-        lambda: guardian(allowance=np.uint64(2**64 - 300)).release(GOOD),
     ],
     "voter_ids": [
         *each(label, "voter_ids", 5, set("abcde"), [None] * 5, np.zeros((5, 2), int)),
         *each(electorate, "voter_ids", ["a", "a", "b", "c", "d"]),
-        *each(guardian, "voter_ids", []),
+        *each(label, "voter_ids", []),
         lambda: electorate(voter_ids="abcde").answer(GOOD, voter_ids="abcdz"),
     ],
     # dependencies
@@ -238,7 +229,7 @@ CASES: dict[type[pv.PrivoteError], Table] = {
             lambda: label(epsilon=4.0, guarantee="worst-case", queries=4),
         ]
     },
-    pv.LedgerError: {None: each(label, "ledger", "no/such/folder/x.db")},
+    pv.LedgerError: {None: each(label, "ledger", ".", "no/such/folder/x.db")},
 }
 
 

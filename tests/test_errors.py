@@ -19,7 +19,7 @@ def test_parts_are_data() -> None:
     [
         InputError("sigma", "must be positive", -1),
         BallotError("votes", "must be 0 or 1", sealed="voter 3"),
-        ChargedError("no file was written", draft="a.draft"),
+        ChargedError("no file was written", code="closed"),
     ],
 )
 def test_errors_come_whole_out_of_a_worker(error: PrivoteError) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import privote as pv
+from privote.release import rows_of
 
 BUDGET: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5}
 MECHANISMS = [
@@ -38,9 +39,10 @@ def test_allowance_answers_everything_within_the_budget(
     assert release.epsilon <= 20.0
     # V is the largest: one more would not fit.
     contribution = mechanism.contribution_rdp(20, 4)
-    assert isinstance(release.allowance, int)
-    assert pv.epsilon(2 * release.allowance * contribution, None, 1e-5) <= 20.0
-    assert pv.epsilon(2 * (release.allowance + 1) * contribution, None, 1e-5) > 20.0
+    allowance = release.guarantee.allowance
+    assert isinstance(allowance, int)
+    assert pv.epsilon(2 * allowance * contribution, None, 1e-5) <= 20.0
+    assert pv.epsilon(2 * (allowance + 1) * contribution, None, 1e-5) > 20.0
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=str)
@@ -63,9 +65,9 @@ def test_data_dependent_epsilon_is_sealed_everywhere(
     if isinstance(mechanism, pv.BinaryVoting):  # sanitized: another number, with its terms
         assert release.epsilon is not None
         assert abs(release.epsilon - sealed) > 1e-3
-        assert release.terms["gamma"] == 0.05
+        assert release.guarantee.terms.gamma == 0.05
         # What PATE 2018 would charge is no bound: on the statement, marked, and not on the bill.
-        assert {row.name: row.brief for row in release.rows()}["for comparison only"] is False
+        assert {row.name: row.brief for row in rows_of(release)}["for comparison only"] is False
     else:
         assert release.epsilon is None
         assert "sealed" in release.summary()
@@ -100,9 +102,9 @@ def test_seed_marks_the_release_as_simulated(votes: np.ndarray) -> None:
     mechanism = pv.BinaryVoting(sigma=4.0)
     for seed in (5, None):
         release = pv.label(votes, mechanism=mechanism, **BUDGET, seed=seed)
-        assert release.simulated is (seed is not None)
+        assert release.guarantee.simulated is (seed is not None)
         for text in (release.summary(), release.statement(), repr(release)):
-            assert ("SIMULATED" in text) is release.simulated
+            assert ("SIMULATED" in text) is release.guarantee.simulated
 
 
 def test_published_numbers_do_not_depend_on_the_votes(votes: np.ndarray) -> None:
@@ -114,8 +116,10 @@ def test_published_numbers_do_not_depend_on_the_votes(votes: np.ndarray) -> None
             for cube in (votes, ~votes)
         ]
         for fact in facts:  # of released labels, and the time
-            for name in ("drawn", "sha256", "digest", "forecast", "reasons", "made"):
+            for name in ("abstained", "sha256", "digest", "reasons"):
                 del fact[name]
+            for name in ("drawn", "made_at", "text"):
+                del fact["guarantee"][name]
         assert facts[0] == facts[1]
 
 
@@ -128,12 +132,17 @@ def test_a_statement_says_what_and_when(votes: np.ndarray, tmp_path: Path) -> No
         "guarantee": "allowance",
     }
     first, second = (pv.label(votes, **setting) for _ in range(2))
-    assert (first.so_far, second.so_far) == (len(votes), 2 * len(votes))
+    answered = (first.guarantee.answered_total, second.guarantee.answered_total)
+    assert answered == (len(votes), 2 * len(votes))
     text = second.statement()
-    for word in ("'ward 7'", *second.drawn, second.made, f"{2 * len(votes)} queries"):
+    for word in (
+        "'ward 7'",
+        second.guarantee.drawn,
+        second.guarantee.made_at,
+        f"{2 * len(votes)} queries",
+    ):
         assert word in text
-    assert "do not add up" not in first.statement()
-    assert first.digest != second.digest
+    assert first.facts()["digest"] != second.facts()["digest"]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +157,7 @@ def test_a_statement_says_what_and_when(votes: np.ndarray, tmp_path: Path) -> No
 def test_the_statement_says_what_epsilon_means(more: dict[str, Any], protects: bool) -> None:
     votes = np.random.default_rng(0).random((5, 60, 3)) < 0.2
     said = pv.label(votes, mechanism=pv.BinaryVoting(sigma=40.0), **BUDGET, **more).statement()
-    assert ("one voter had voted differently" in said) is protects
+    assert ("one voter's ballots, on any or all queries, had been different" in said) is protects
     assert (", plus 1e-05.\n" in said) is protects
 
 
@@ -175,7 +184,7 @@ def test_gated_labels_count_as_answered_and_are_reported_apart(votes: np.ndarray
         votes, mechanism=pv.BinaryVoting(sigma=4.0, gate=gate), **BUDGET, guarantee="allowance"
     )
     assert release.answered == 30
-    assert release.abstained == 30 * 4
+    assert (release.labels == pv.ABSTAIN).sum() == 30 * 4
 
 
 def test_empty_votes_have_no_ones_out_of_nothing() -> None:
@@ -211,8 +220,8 @@ def test_a_named_mechanism_takes_the_worst_case_where_all_queries_fit(
     votes: np.ndarray, tmp_path: Path
 ) -> None:
     wide, narrow = pv.BinaryVoting(sigma=90.0), pv.BinaryVoting(sigma=4.0)
-    assert pv.label(votes, mechanism=wide, **BUDGET).guarantee == "worst-case"
-    assert pv.label(votes, mechanism=narrow, **BUDGET).guarantee == "allowance"
-    assert pv.label(votes[:1], mechanism=narrow, **BUDGET).guarantee == "worst-case"
+    assert pv.label(votes, mechanism=wide, **BUDGET).guarantee.kind == "worst-case"
+    assert pv.label(votes, mechanism=narrow, **BUDGET).guarantee.kind == "allowance"
+    assert pv.label(votes[:1], mechanism=narrow, **BUDGET).guarantee.kind == "worst-case"
     for more in ({"ledger": tmp_path / "l.db"}, {"voter_ids": range(20)}):
-        assert pv.label(votes[:1], mechanism=narrow, **BUDGET, **more).guarantee == "allowance"
+        assert pv.label(votes[:1], mechanism=narrow, **BUDGET, **more).guarantee.kind == "allowance"

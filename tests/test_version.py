@@ -16,8 +16,8 @@ import privote as pv
 from privote.capc.journal import GuardianJournal
 from privote.capc.models import SiteModel
 from privote.errors import PrivoteError
-from privote.learning.students.classifiers import PartialLabels
-from privote.learning.students.saving import load_student, save_student
+from privote.learning.saving import load_student, save_student
+from privote.learning.students import PartialLabels
 from privote.votes.arrays import read, write_packed
 
 VOTES = np.random.default_rng(0).random((20, 10, 3)) < 0.2

@@ -66,7 +66,7 @@ def hostile_student(path: Path) -> None:
 
     with zipfile.ZipFile(io.BytesIO(dumps(LogisticRegression().decision_function))) as file:
         method = json.loads(file.read("schema.json"))
-    known = {"__module__": "privote.learning.direct.linear", "__class__": "DPLinear"}
+    known = {"__module__": "privote.learning.gradients", "__class__": "DPLinear"}
     inner = {**method, **known}
     outer = {**inner, "content": {"func": "__builtins__", "obj": inner}, "__id__": 1}
     content = io.BytesIO()
@@ -85,7 +85,7 @@ def check_students_are_read_and_hostile_ones_refused() -> None:
     from sklearn.multioutput import MultiOutputClassifier
 
     import privote as pv
-    from privote.learning.students.saving import load_student, save_student
+    from privote.learning.saving import load_student, save_student
 
     X = np.random.default_rng(0).random((30, 4))
     model = MultiOutputClassifier(LogisticRegression()).fit(X, (X[:, :2] > 0.5).astype(int))

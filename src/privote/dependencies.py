@@ -1,12 +1,12 @@
-"""Label dependence: how labels go together, labels implied by others, questions asked in turn.
+"""Label dependence: how labels go together, and labels implied by others.
 
 All of it works on labels that are public or were released already: it is post-processing, which
-costs nothing. :func:`gated` also asks; what it asks follows from released labels alone.
+costs nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from numbers import Integral
@@ -15,13 +15,11 @@ from typing import Any, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from .errors import InputError, UnavailableError, shown, whole
-from .mechanisms import ABSTAIN
+from .errors import InputError, shown
 from .metrics import label_table
 from .release import Release
-from .votes.cube import Ballots
 
-__all__ = ["Implications", "consistent", "gated", "negative", "positive"]
+__all__ = ["Implications", "consistent", "negative", "positive"]
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int8]
@@ -52,8 +50,7 @@ def positive(Y: Any) -> Floats:
 def negative(Y: Any) -> Floats:
     """Return how often each label is absent where another is: P(not column | not row).
 
-    As :func:`positive`, for zeros. This is what tells whether a question may be left out: if a
-    large share of the labels in a row are absent whenever its label is, :func:`gated` loses little.
+    As :func:`positive`, for zeros.
     """
     return _given(Y, 0)
 
@@ -260,60 +257,3 @@ def _propagated(
     for step in (lift, lower) if rule == "up" else (lower, lift):
         step()
     return made
-
-
-# -- gated questions: an indicator first, the rest only where its released label is 1 --------------
-
-
-def gated(answer: Callable[[Any], Release], votes: Any, indicator: int) -> Release:
-    """Ask one label of each query first, and the others only where it is *released* as 1.
-
-    A question is one label of one query, so the electorate has ballots of one label. Labels that
-    are not asked are 0; all are ABSTAIN where the gate of a mechanism held the indicator back.
-
-    **Privacy.** Which question comes next follows from released labels and public numbers alone,
-    never from a vote: this is a run of the theorem (:mod:`privote.accounting.allowance`), so
-    epsilon is what it was before the first question. A label that was not asked follows from one
-    that was released, which is post-processing.
-
-    Parameters
-    ----------
-    answer
-        ``pv.Electorate(..., labels=1).answer``.
-    votes
-        (queries, voters, labels): what :func:`privote.label` takes; sparse ballots are refused.
-    indicator
-        The place of the label that is asked first.
-    """
-    ballots = Ballots.of(votes)
-    if not isinstance(ballots, Ballots):
-        raise UnavailableError("gated questions need dense votes, not sparse ballots")
-    indicator = whole("indicator", indicator, 0, ballots.labels - 1)
-    others = np.delete(np.arange(ballots.labels), indicator)
-    labels, parts = [], list[Release]()
-    for query in ballots.to_array():  # (voters, labels)
-        row = np.zeros(ballots.labels, np.int8)
-        for places in (np.array([indicator]), others):
-            parts.append(answer(query.T[places, :, None]))
-            row[places] = parts[-1].labels[:, 0]
-            if row[indicator] != 1 or not len(others):
-                break
-        labels.append(np.full_like(row, ABSTAIN) if row[indicator] == ABSTAIN else row)
-    return _as_one(parts, np.array(labels, np.int8).reshape(-1, ballots.labels), ballots, indicator)
-
-
-def _as_one(parts: list[Release], labels: Labels, ballots: Ballots, indicator: int) -> Release:
-    """Return all that was answered as one release, under the guarantee of the last."""
-    last, asked = parts[-1], sum(part.answered for part in parts)
-    told = (
-        f"label {indicator} was asked first, and the others only where it was released as 1: "
-        f"{asked} questions on single labels instead of {labels.size}; all other labels are 0"
-    )
-    names = ballots.query_names
-    return replace(
-        last,
-        labels=labels,
-        label_names=ballots.label_names,
-        query_names=None if names is None else names[: len(labels)],
-        processed=(*last.processed, told),
-    )

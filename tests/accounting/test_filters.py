@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +11,13 @@ from hypothesis import strategies as st
 from tests.refusals import refused
 
 import privote as pv
-from privote.accounting.filters import RenyiFilter, check_charge, pinned_order
+from privote.accounting.filters import (
+    RenyiFilter,
+    check_charge,
+    fitting,
+    largest_part,
+    pinned_order,
+)
 
 ORDERS = pv.DEFAULT_ORDERS
 
@@ -20,32 +28,14 @@ def test_pinned_order(budget: float, order: float) -> None:
 
 
 @given(
-    costs=st.lists(st.floats(1e-4, 0.2), min_size=1, max_size=6),
-    budget=st.floats(0.5, 20.0),
+    spent=st.floats(0, 5.0), budget=st.floats(0.5, 20.0), order=st.sampled_from([1.05, 4.0, 1e4])
 )
-def test_a_shared_budget_counts_at_its_order_only(costs: list[float], budget: float) -> None:
-    kept = RenyiFilter(budget, 1e-5, 4.0, ORDERS)
-    total = np.zeros(len(ORDERS))
-    for cost in costs:
-        kept.add(cost * ORDERS)
-        total += cost * ORDERS
-    at = ORDERS == 4.0
-    assert kept.epsilon() == pytest.approx(pv.epsilon(total[at], ORDERS[at], 1e-5))
-
-
-def test_an_exclusive_budget_takes_multiples_of_its_first_charge() -> None:
-    curve = pv.BinaryVoting(sigma=5.0).worst_case_rdp(20, 3, ORDERS)
-    other = pv.BinaryVoting(sigma=6.0).worst_case_rdp(20, 3, ORDERS)
-    kept = RenyiFilter(8.0, 1e-5, None, ORDERS)
-    whole = kept.fitting(curve, 1000)
-    kept.add(3 * curve)
-    assert whole == 3 + kept.fitting(curve, 1000)
-    assert kept.epsilon() == pytest.approx(pv.epsilon(3 * curve, ORDERS, 1e-5))
-    for use in (lambda: kept.fitting(other, 1), lambda: kept.add(other)):
-        with refused(None, pv.BudgetError):
-            use()
-    kept.add(2.5 * curve * (1 + 1e-12 * np.sin(ORDERS)))  # as rounding leaves it
-    assert kept.epsilon() >= pv.epsilon(5.5 * curve, ORDERS, 1e-5)
+def test_a_budget_counts_at_its_order_only(spent: float, budget: float, order: float) -> None:
+    kept = RenyiFilter(budget, 1e-5, order)
+    assert kept.epsilon(spent) == pv.epsilon(np.array([spent]), np.array([order]), 1e-5)
+    room = kept.room(spent)
+    assert room == 0 or kept.admits(spent, room)
+    assert not kept.admits(spent, max(kept.capacity - spent, 0.0) * (1 + 1e-6) + 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -64,36 +54,45 @@ def test_what_is_no_curve_is_no_charge(curve: np.ndarray) -> None:
         check_charge(curve, ORDERS)
 
 
-def test_orders_must_hold_the_pinned_one() -> None:
-    few = np.array([2.0, 8.0])
-    with refused("orders"):
-        RenyiFilter(8.0, 1e-5, 4.0, few).fitting(few, 3)
+costs = st.floats(1e-14, 5.0) | st.just(0.0)
+budgets = {"budget": st.floats(1e-3, 50.0), "delta": st.floats(1e-12, 0.1)}
 
 
-@given(
-    cost=st.floats(1e-14, 5.0) | st.just(0.0),
-    bend=st.floats(0.0, 2.0),
-    budget=st.floats(1e-3, 50.0),
-    delta=st.floats(1e-12, 0.1),
-    pinned=st.sampled_from([None, 4.0, 1.05, 10_000.0]),
-    before=st.integers(0, 3),
-)
-def test_what_fits_is_what_a_search_finds(
-    cost: float,
-    bend: float,
-    budget: float,
-    delta: float,
-    pinned: float | None,
-    before: int,
-) -> None:
-    each = cost * ORDERS**bend
-    kept = RenyiFilter(budget, delta, pinned, ORDERS)
-    for _ in range(before):
-        kept.add(each)
+def searched(fits: Callable[[int], bool]) -> int:
+    """Return the largest number that fits, by bisection alone."""
     low, high = 0, 10**9
     while low < high:
         middle = (low + high + 1) // 2
-        fits = kept.epsilon(middle, each) <= budget
-        low, high = (middle, high) if fits else (low, middle - 1)
-    assert kept.fitting(each, 10**9) == low
-    assert kept.fitting(each, 1) == min(low, 1)
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
+
+
+@given(cost=costs, bend=st.floats(0.0, 2.0), **budgets)
+def test_what_fits_at_the_best_order_is_what_a_search_finds(
+    cost: float, bend: float, budget: float, delta: float
+) -> None:
+    each = cost * ORDERS**bend
+    found = searched(lambda times: float(pv.epsilon(times * each, ORDERS, delta)) <= budget)
+    assert fitting(each, budget, delta, 10**9) == found
+    assert fitting(each, budget, delta, 1) == min(found, 1)
+
+
+@given(
+    cost=costs,
+    order=st.sampled_from([4.0, 1.05, 10_000.0]),
+    spent=st.floats(0.0, 3.0),
+    **budgets,
+)
+def test_what_a_filter_admits_is_what_a_search_finds(
+    cost: float, order: float, spent: float, budget: float, delta: float
+) -> None:
+    kept = RenyiFilter(budget, delta, order)
+    found = searched(lambda times: times == 0 or kept.admits(spent, times * cost))
+    assert kept.fitting(spent, cost, 10**9) == found
+    assert kept.fitting(spent, cost, 1) == min(found, 1)
+
+
+def test_the_largest_part_is_rounded_down_to_what_fits() -> None:
+    assert largest_part(lambda epsilon: epsilon**2, 1.0, 8.0) == pytest.approx(1.0, rel=0.01)
+    assert largest_part(lambda epsilon: epsilon**2, 1.0, 8.0) <= 1.0
+    assert largest_part(lambda epsilon: 5.0 + epsilon, 1.0, 8.0) == 0.0

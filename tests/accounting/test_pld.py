@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from privote.guardian.consensus import by_voter
 from scipy.optimize import brentq
 
 import privote as pv
 from privote.accounting import pld
 from privote.accounting.pld import Moves
+from privote.guarantees.data_dependent import by_voter
 
 DELTA = 1e-5
 GATE = pv.Gate(threshold=3.0, sigma=1.0)

@@ -235,15 +235,6 @@ def test_every_fit_takes_unknown_labels(missing: Any) -> None:
         assert one.score(X, cells) == two.score(X, known)
 
 
-def test_an_unknown_class_is_one_record() -> None:
-    classes = np.array(["no", "yes"], object)[Y[:, 0]]
-    classes[7] = None
-    model = pate().fit(X, classes, PUBLIC, classes=["no", "yes"], seed=0)
-    other = np.where(np.arange(N) == 7, -1, Y[:, 0])[:, None]
-    same = pate().fit(X, other, PUBLIC, seed=0)
-    assert (model.predict_proba(PUBLIC)[:, 1:] == same.predict_proba(PUBLIC)).all()
-
-
 @pytest.mark.parametrize("missing", MISSING)
 def test_a_missing_vote_is_one_cell(missing: Any) -> None:
     """In a list of bools it would make integers, which may be missing and cost more."""

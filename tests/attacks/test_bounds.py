@@ -9,7 +9,7 @@ from tests.attacks.conftest import Outcome
 from tests.wheel_smoke import hostile_student, lower_bounds
 
 import privote as pv
-from privote.learning.students.saving import load_student
+from privote.learning.saving import load_student
 
 # The first version with all fixes, and what the one before let through.
 FIXED = {

@@ -25,9 +25,10 @@ def charge(request: pytest.FixtureRequest) -> Charge:
 
 def killed(charge: Charge, ledger: Path, kind: str, **how: bool) -> Path:
     """Charge, and die before an entry of this kind; return the outbox."""
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pv.Ledger, "append", dying_at(kind))
-        charge(ledger, **how)
+        with pytest.raises(Killed):
+            charge(ledger, **how)
     (outbox,) = ledger.parent.glob("*.outbox")
     return outbox
 

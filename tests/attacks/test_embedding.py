@@ -13,8 +13,9 @@ from sklearn.preprocessing import FunctionTransformer
 from tests.attacks.conftest import Outcome, scaled
 from tests.refusals import refused
 
-from privote.learning.direct.linear import DPLinear, DPMoments, clipped_sum
 from privote.learning.embedding import Embedding, Landmarks, embed, fit_embedding
+from privote.learning.gradients import DPLinear, clipped_sum
+from privote.learning.moments import DPMoments
 from privote.learning.neighbours import NeighbourBallots
 from privote.learning.rows import same_anywhere
 from privote.learning.tables import TableEncoder

@@ -56,9 +56,10 @@ def test_noise_that_was_paid_for_is_for_no_other_votes(
 ) -> None:
     """Nor for voters in another order, of whom one would get another's allowance."""
     ledger, given = tmp_path / "a.ledger", {"voter_ids": NAMES} if kind in RENAMED else {}
-    with monkeypatch.context() as patch, pytest.raises(Killed):
+    with monkeypatch.context() as patch:
         patch.setattr(pv.Ledger, "append", dying_at("commit"))
-        _label(ledger, **given)
+        with pytest.raises(Killed):
+            _label(ledger, **given)
     with refused(None, pv.BudgetError):
         _label(ledger, resume=True, **{**OTHER, **RENAMED}[kind])
     assert _label(ledger, resume=True, **given).answered == 40

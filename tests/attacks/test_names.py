@@ -22,7 +22,8 @@ from privote.cli.files import write_csv
 from privote.cli.output import print_facts, print_table, say
 from privote.datasets.tables import table
 from privote.errors import printable
-from privote.learning.direct.linear import DPLinear, DPMoments
+from privote.learning.gradients import DPLinear
+from privote.learning.moments import DPMoments
 from privote.ledger.events import BudgetSet
 from privote.votes.cells import cell_of, name_in
 from privote.votes.names import folded

@@ -13,12 +13,12 @@ import pytest
 from tests.attacks.conftest import Outcome, scaled
 from tests.refusals import refused
 
-from privote.learning.direct.noise import Noise, TrainingPlan
+from privote.learning.noise import Noise, TrainingPlan
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("opacus")
 
-from privote.learning.direct.dpsgd import DPSGDClassifier  # noqa: E402
+from privote.learning.dpsgd import DPSGDClassifier  # noqa: E402
 
 nn: Any = torch.nn
 RNG = np.random.default_rng(0)

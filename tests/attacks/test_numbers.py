@@ -14,7 +14,6 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from privote.guardian.allowance import check_allowance
 from tests.attacks.conftest import Outcome, full, scaled, time_limit
 from tests.cli.conftest import invoke
 
@@ -25,7 +24,8 @@ from privote.accounting.renyi import DEFAULT_ORDERS
 from privote.capc.site import read_toml
 from privote.entropy import Entropy
 from privote.errors import PrivoteError
-from privote.learning.direct.noise import TrainingPlan
+from privote.guarantees.allowance import check_allowance
+from privote.learning.noise import TrainingPlan
 from privote.planning import forecast
 from privote.votes.cube import SparseBallots, check_threshold
 
@@ -80,9 +80,9 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
     "wanted": lambda x: planning.sigma_for(lambda s: pv.BinaryVoting(sigma=s), 50, 3, 8.0, 1e-5, x),
     "missed": lambda x: forecast(_BINARY, x, 3),
     **{f"plan, {name}": lambda x, name=name: pv.plan(**{**_PLANNED, name: x}) for name in _PLANNED},
-    "allowance": lambda x: _counts(check_allowance(x, 3)),
-    "allowances": lambda x: _counts(check_allowance([1, 2, x], 3)),
-    "unsigned allowances": lambda x: _counts(check_allowance(_unsigned(x), 2)),
+    "allowance": lambda x: _allowances(x, 3),
+    "allowances": lambda x: _allowances([1, 2, x], 3),
+    "unsigned allowances": lambda x: _allowances(_unsigned(x), 2),
     "threshold": lambda x: check_threshold(x, 3),
     "thresholds": lambda x: check_threshold([0.5, 0.5, x], 3),
     "seed": lambda x: Entropy(x).bytes(3),
@@ -109,8 +109,9 @@ def _unsigned(value: Any) -> Any:
         return value
 
 
-def _counts(found: Any) -> None:
-    assert found is None or (found >= 0).all(), f"allowances {found}"
+def _allowances(wanted: Any, voters: int) -> None:
+    found = check_allowance(wanted, 2**62, voters, pv.Budget(epsilon=8.0, delta=1e-5))
+    assert (found >= 0).all(), f"allowances {found}"
 
 
 def _places(ballots: SparseBallots) -> None:
@@ -215,17 +216,13 @@ def _epsilons(rng: np.random.Generator) -> Iterator[tuple[float, Any]]:
     yield float(np.max(pv.epsilon(curve[None], orders, delta))), _exact(curve, orders, delta)
     loose = min(curve[i] - mpmath.log(delta) / (a - 1) for i, a in enumerate(orders))
     yield pv.epsilon_2017(curve, None, delta), loose
-    whole = pv.Budget(epsilon=8.0, delta=delta)
-    for budget in (whole, whole.shared()):
-        places = np.arange(len(orders))
-        if budget.order is not None:
-            places = np.flatnonzero(orders == budget.order)
-        counted = budget.filter(orders)
-        counted.add(curve)
-        yield counted.epsilon(), _exact(curve[places], orders[places], delta)
     place = int(rng.integers(len(orders)))
     one = float(orders[place]), delta
     cost = float(curve[place])
+    yield (
+        pv.Budget(epsilon=8.0, delta=delta, order=one[0]).filter.epsilon(cost),
+        _exact([cost], one[:1], delta),
+    )
     yield sanitize.statement_epsilon(cost, 0.0, *one), _exact([cost], one[:1], delta)
     plan = TrainingPlan(steps=4)
     spent = float(10 ** rng.uniform(-4, 1.5))

@@ -16,8 +16,8 @@ from tests.attacks.conftest import Outcome, scaled
 
 import privote as pv
 from privote.accounting.renyi import divergence
-from privote.learning.direct.linear import clipped_sum
-from privote.learning.teachers.training import partition
+from privote.learning.gradients import clipped_sum
+from privote.learning.teachers import partition
 
 TEACHERS, OTHERS, LABELS, QUERIES = 3, 3, 2, 2
 ORDERS = np.array([2.0, 8.0, 32.0])
@@ -106,7 +106,7 @@ def test_parts_cannot_be_worked_out_from_the_random_state(
 
 @pytest.mark.parametrize("labels", [2, 9, 20])
 def test_the_norm_of_a_lone_person_is_the_one_it_has_among_others(monkeypatch, labels):
-    from privote.learning.direct import linear
+    from privote.learning import gradients as linear
 
     rows, weights = RNG.normal(size=(40, 6)), RNG.normal(size=(6, labels))
     truth, norms, real = RNG.integers(0, 2, (40, labels)).astype(np.int8), [], np.maximum

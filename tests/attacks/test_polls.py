@@ -18,8 +18,7 @@ from tests.polls.test_reading import CAT, LIST, LISTED, PB, POINTS, SOI, WIDE
 
 from privote.errors import PrivoteError
 from privote.polls import read
-from privote.polls.mechanisms import NoisyBits, NoisyCounts, Peeling
-from privote.polls.outcomes import Greedy, PollSize, Quota, Seats
+from privote.polls.mechanisms import Greedy, NoisyBits, NoisyCounts, Peeling, PollSize, Quota, Seats
 from privote.polls.planning import plan_poll
 from privote.votes.cube import MOST
 

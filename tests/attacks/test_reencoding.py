@@ -21,7 +21,7 @@ from scipy.stats import beta
 from tests.attacks.conftest import Outcome, full
 
 import privote as pv
-from privote.learning.direct.linear import clipped_sum, on_the_ball
+from privote.learning.gradients import clipped_sum, on_the_ball
 from privote.learning.tables import TableEncoder
 
 Floats = npt.NDArray[np.float64]

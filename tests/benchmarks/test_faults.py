@@ -1,19 +1,15 @@
-"""A short profile of `make faults`: nothing gets out uncharged, whatever happens."""
+"""A short profile of `make faults`: nothing is lost, and nothing gets out uncharged."""
 
 from __future__ import annotations
 
 import faults
 import pytest
 
-
-def test_killed_anywhere_nothing_is_uncharged() -> None:
-    seen = faults.kill_at_random(kills=25, seed=1)
-    assert seen["violations"] == 0
-    assert seen["releases"] > 3
-    assert seen["entries"] >= seen["releases"]
+LABEL = faults.COMMANDS[1]
 
 
-@pytest.mark.parametrize("limit", ["full disk", "read-only"])
-def test_ledger_that_cannot_grow_releases_nothing(limit: str) -> None:
-    refused, said = faults.starve(limit)
-    assert refused, said
+@pytest.mark.parametrize("fault", [faults.die, faults.no_space], ids=lambda fault: fault.__name__)
+def test_after_a_fault_at_any_step_a_run_is_finished_once(fault: object) -> None:
+    tries, wrong = faults.at_every_step(LABEL, fault, step=11)
+    assert tries > 1
+    assert wrong == 0

@@ -13,7 +13,7 @@ def steered(order: float | None = None) -> tuple[pv.Budget, Poll, list[list[Step
     sigmas = (3.5, 2.55, 2.45, 2.05, 1.9, 0.6)
     first = [Step(pv.BinaryVoting(sigma=7.0), "worst-case", 9)]
     then = [Step(pv.BinaryVoting(sigma=sigma), "worst-case") for sigma in sigmas]
-    budget = pv.Budget(epsilon=8.0, delta=1e-5, order=order).shared()
+    budget = pv.Budget(epsilon=8.0, delta=1e-5, order=order)
     return budget, Poll(voters=3, yes=0), [first, then]
 
 

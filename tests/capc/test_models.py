@@ -29,7 +29,7 @@ from privote.capc.models import (
 )
 from privote.capc.programs import BallotProgram
 from privote.errors import InputError
-from privote.learning.students.classifiers import LinearStudent
+from privote.learning.students import LinearStudent
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(300, 5)) * [1, 2, 3, 4, 5] + [0, 1, 2, 3, 4]

@@ -171,7 +171,7 @@ def test_months_share_what_is_planned(run: Run, many: Path, tmp_path: Path) -> N
     shown = json.loads(run("ledger", "show", "l.db", "--json").stdout)
     assert shown["allowances"][0]["left"] == 10
     assert [row["epsilon"] for row in shown["runs"]] == ["8", "0"]
-    assert [row["so far"] for row in shown["runs"]] == ["8", "8"]
+    assert shown["budgets"][0]["used"] == 8
     assert " left" in run("ledger", "show", "l.db").stdout
 
 

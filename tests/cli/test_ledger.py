@@ -201,3 +201,32 @@ def test_an_open_run_is_shown_and_ended(
     again = run("ledger", "abandon", ledger, row["run"], "--json")
     assert (again.exit_code, json.loads(again.stdout)["argument"]) == (2, "RUN")
     assert run(*call, "--dataset", "other", "--resume").exit_code == 6  # charged, and closed
+
+
+def test_an_auditor_checks_files_against_a_signed_export(
+    run: Run, votes_file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    more = ("--output", "out/a.csv", "--statement", "out/s.txt", "--report", "out/a.html")
+    assert run("label", votes_file, *LABEL, *more, "--ledger", "l.db").exit_code == 0
+    write = ("ledger", "export", "l.db", "--json", "--force", "--signed")
+    first, again = (json.loads(run(*write, name).stdout)["key"] for name in ("x", "y"))
+    assert first == again
+    (tmp_path / "out" / "for-the-owner.json").write_text("{}")
+    call = ("ledger", "check", "out", "--json", "--ledger")
+    found = run(*call, "x")
+    assert (found.exit_code, json.loads(found.stdout)["key"]) == (0, first), found.output
+    rows = {row["file"] for row in json.loads(found.stdout)["findings"]}
+    assert rows == {"a.csv", "s.txt", "s.json", "a.html"}
+    (tmp_path / "out" / "a.csv").write_text("query,flu\n0,1\n")
+    assert json.loads(run(*call, "x").stdout)["unknown"] == ["a.csv"]
+    text = (tmp_path / "x").read_text()
+    for word in ("operators", "spent", "roll", str(tmp_path)):
+        assert word not in text
+    assert run(*write, "z", "--operators").exit_code == 0
+    assert str(tmp_path) in (tmp_path / "z").read_text()
+    (tmp_path / "x").write_text(text.replace('"status": "delivered"', '"status": "failed"'))
+    assert run(*call, "x").exit_code == 4
+    assert run("ledger", "export", "l.db").exit_code == 2
+    assert run("ledger", "export", "l.db", "--registry", "r.yaml").exit_code == 0
+    assert "Approximate DP" in (tmp_path / "r.yaml").read_text()

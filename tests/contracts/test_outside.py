@@ -144,7 +144,7 @@ def test_the_command_line_imports_it(run: Any) -> None:
     flags = ("--sigma", 9, "--quota", 0.3)
     done = run("label", "votes.npy", *own, *flags, *budget, "--output", "labels.npz")
     assert done.exit_code == 0, done.output
-    assert pv.Release.load("labels.npz").mechanism == LAPLACE.parameters()
+    assert pv.Release.load("labels.npz").guarantee.mechanism == LAPLACE.parameters()
     planned = run("plan", *own, *flags, "--voters", 40, "--labels", 3, *budget)
     assert planned.exit_code == 0, planned.output
     audited = run("audit", *own, "--elections", 14)

@@ -17,8 +17,15 @@ from scipy.stats import chi2
 from privote.accounting.counts import RoundedGaussian
 from privote.accounting.gaussian import GaussianLink
 from privote.entropy import Entropy
-from privote.polls.mechanisms import NoisyBits, NoisyCounts, Peeling, PollMechanism
-from privote.polls.outcomes import PollSize, Quota, Seats
+from privote.polls.mechanisms import (
+    NoisyBits,
+    NoisyCounts,
+    Peeling,
+    PollMechanism,
+    PollSize,
+    Quota,
+    Seats,
+)
 from privote.polls.planning import plan_poll
 
 DELTA = 1e-3

@@ -45,11 +45,6 @@ MIMIC = {
         "096052b7-d,11000764,57375967,CHEST,AP",
         "e084de3b-e,11000764,99999999,CHEST,AP",  # a study without labels
     ),
-    "split": (
-        "dicom_id,study_id,subject_id,split",
-        *(f"{d},5,1,train" for d in ("02aa804e-a", "174413ec-b", "2a2277a9-c")),
-        *(f"{d},5,1,test" for d in ("096052b7-d", "e084de3b-e")),
-    ),
 }
 PADCHEST = (
     ",ImageID,ImageDir,PatientID,Projection,Report,MethodLabel,Labels",
@@ -78,7 +73,6 @@ def read(write: Write, tmp_path: Path) -> Read:
         write(f"mimic/mimic-cxr-2.0.0-{kind}.csv.gz", *lines)
     write("padchest/PADCHEST_chest_x_ray_images_labels_160K_01.02.19.csv.gz", *PADCHEST)
     write("nih/Data_Entry_2017_v2020.csv", *NIH)
-    write("nih/test_list.txt", "2_000.png")
 
     def opened(name: str, **options: Any) -> Any:
         return datasets.open(f"{name}:{tmp_path / name}", **{"images": False, **options})
@@ -155,40 +149,18 @@ def column(data: Any, name: str) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("more", "Edema", "Lesion"),
-    [
-        ({}, [0, -1], [0, -1]),
-        ({"uncertain": "positive"}, [0, 1], [0, -1]),
-        ({"uncertain": "negative", "blank": "negative"}, [0, 0], [0, 0]),
-    ],
-)
-def test_blank_and_uncertain_are_missing_unless_told(read: Read, more, Edema, Lesion) -> None:
+def test_blank_and_uncertain_are_missing(read: Read, write: Write) -> None:
     # The first patient has no finding but a device, and no more is known of the second's.
-    data = read("chexpert", labels="all", **more)
+    data = read("chexpert", labels="all")
     assert len(data.label_names) == 14
-    assert column(data, "Edema") == Edema
-    assert column(data, "Lung Lesion") == Lesion
+    assert column(data, "Edema") == column(data, "Lung Lesion") == [0, -1]
     assert column(data, "Effusion") == [0, 1]
     first = {name: column(data, name)[0] for name in ("No Finding", "Fracture", "Support Devices")}
     assert first == {"No Finding": 1, "Fracture": 0, "Support Devices": 1}
-    for name in more or ("uncertain", "blank"):
-        with refused(name, value="maybe"):
-            read("chexpert", **{name: "maybe"})
-
-
-def test_the_owners_parts_and_columns(read: Read, write: Write) -> None:
-    assert read("mimic", part="train").ids.tolist() == ["02aa804e-a", "2a2277a9-c"]
-    assert read("mimic", part="test").ids.tolist() == ["096052b7-d"]
     assert read("mimic").columns["study"].tolist() == ["50414267", "53189527", "57375967"]
-    assert read("nih", part="test").ids.tolist() == ["2_000.png"]
     methods = ["Physician", "RNN_model", "RNN_model", "Physician"]
     assert read("padchest").columns["method"].tolist() == methods
-    packed = write("anywhere/valid.csv.gz", *CHEXPERT)
-    assert len(chexpert(packed, images=False)) == 2
-    for name in ("chexpert", "mimic", "nih"):
-        with refused("part", value="mine"):
-            read(name, part="mine")
+    assert len(chexpert(write("anywhere/valid.csv.gz", *CHEXPERT), images=False)) == 2
 
 
 def test_a_study_has_one_row_of_labels(read: Read, write: Write) -> None:
@@ -231,24 +203,14 @@ def test_each_path_leads_to_its_own_picture(read: Read, picture: Picture, layout
         read(name, images=True)
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("chexpert", {"part": "valid"}, r"valid\.csv"),
-        ("mimic", {"part": "validate"}, r"split\.csv\.gz"),
-        ("nih", {"part": "train_val"}, r"train_val_list\.txt"),
-        ("nih", {"images": True}, "images"),
-    ],
-)
-def test_what_is_missing_is_named_with_its_owner(
-    read: Read, tmp_path: Path, name: str, options: dict[str, Any], message: str
-) -> None:
-    (tmp_path / "mimic" / "mimic-cxr-2.0.0-split.csv.gz").unlink()
-    assert len(read("mimic")) == 3  # needed for a part only
-    with pytest.raises(InputError, match=f"{message}.*http"):
-        read(name, **options)
-    with pytest.raises(InputError, match=r"nowhere.*http"):
-        datasets.open(f"{name}:nowhere")
+def test_what_is_missing_is_named_with_its_owner(read: Read, tmp_path: Path) -> None:
+    for name in RECORDS:
+        with pytest.raises(InputError, match=r"nowhere.*http"):
+            datasets.open(f"{name}:nowhere")
+    (tmp_path / "chexpert" / "train.csv").unlink()
+    for name, what in (("chexpert", r"train\.csv"), ("nih", "images")):
+        with pytest.raises(InputError, match=f"{what}.*http"):
+            read(name, images=True)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def charged(ledger: Any) -> int:
         found = opened.verify()
         assert found.ok, found.problems
         entries = [entry for entry in opened.published() if entry["kind"] == "charge"]
-        return sum(entry["queries"] for entry in entries)
+        return sum(entry["terms"]["queries"] for entry in entries)
 
 
 def enter(place: Any, times: int = 1) -> None:

@@ -32,8 +32,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::privote.PrivoteWarning")
 
 def fitting(mechanism: pv.BinaryVoting) -> int:
     """Return how many queries fit the budget, at its order."""
-    each = mechanism.worst_case_rdp(10, 3)
-    return pv.Budget(epsilon=10.0, delta=1e-5).shared().filter(pv.DEFAULT_ORDERS).fitting(each, 999)
+    pinned = pv.Budget(epsilon=10.0, delta=1e-5).filter
+    (each,) = mechanism.worst_case_rdp(10, 3, [pinned.order])
+    return pinned.fitting(0.0, float(each), 999)
 
 
 def test_worst_case_budget_holds_over_runs(path: Path) -> None:
@@ -48,10 +49,14 @@ def test_allowance_is_charged_once_and_goes_on(path: Path) -> None:
     for _ in range(3):
         release = label(path, **ALLOWANCE)
     entries = pv.Ledger.open(path).published()
-    assert [e["kind"] for e in entries] == ["budget", "charge", *["answer", "outcome"] * 3]
+    assert [e["kind"] for e in entries] == [
+        "budget",
+        "charge",
+        *["reserve", "commit", "deliver"] * 3,
+    ]
     together = label(None, np.concatenate([VOTES] * 3), **ALLOWANCE)
     np.testing.assert_array_equal(release.sealed.spent, together.sealed.spent)
-    assert release.allowance == together.allowance
+    assert release.guarantee.allowance == together.guarantee.allowance
     # Each of these would need an allowance of its own, and there is not enough left.
     other = {**ALLOWANCE, "mechanism": pv.BinaryVoting(sigma=4.0)}
     for more in (other, {**ALLOWANCE, "seed": 1}, {**ALLOWANCE, "epsilon": 7.9}):
@@ -78,10 +83,9 @@ def test_published_view_holds_nothing_sealed(path: Path) -> None:
 
 def test_refuses_to_be_copied_or_pickled(path: Path) -> None:
     ledger = pv.Ledger.open(path)
-    guardian = pv.Guardian(MECHANISM, pv.Budget(epsilon=1.0, delta=1e-5), ledger)
     sizes = {"voters": 2, "labels": 2, "epsilon": 1.0, "delta": 1e-5}
     electorate = pv.Electorate(mechanism=pv.BinaryVoting(sigma=90.0), **sizes)
-    for thing in (ledger, guardian, electorate):
+    for thing in (ledger, electorate):
         for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
             with pytest.raises(TypeError, match="cannot be copied or pickled"):
                 attempt(thing)
@@ -167,12 +171,14 @@ def test_an_anchor_that_may_not_last_releases_nothing(
 def _spend(place: Any, start: Any, answered: Any) -> None:
     """Answer single queries until the budget refuses; the ledger may be new to everybody."""
     start.wait(60)
+    # Of its own: a process cannot begin what another has not finished.
+    mechanism = pv.BinaryVoting(sigma=8.0 + os.getpid() * 1e-12)
     with closing(pv.Ledger.open(place)) as ledger:
-        count = label(ledger, mechanism=pv.BinaryVoting(sigma=8.0)).answered
+        count = label(ledger, mechanism=mechanism).answered
         start.wait(60)  # each has had one: from here on whoever comes first
         try:
             while True:
-                count += label(ledger, mechanism=pv.BinaryVoting(sigma=8.0)).answered
+                count += label(ledger, mechanism=mechanism).answered
         except pv.BudgetError:
             answered.put(count)
 

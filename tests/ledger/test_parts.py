@@ -21,7 +21,7 @@ from tests.refusals import refused
 import privote as pv
 from privote.accounting.allowance import gaussian_delta
 from privote.accounting.renyi import Floats
-from privote.learning.direct.linear import DPMoments
+from privote.learning.moments import DPMoments
 from privote.ledger import Request
 from privote.votes.contributions import bound_contributions, remaining
 from privote.votes.cube import DenseBlock

@@ -11,8 +11,7 @@ import pytest
 from privote.accounting.renyi import DEFAULT_ORDERS
 from privote.errors import UnavailableError
 from privote.mechanisms import BinaryVoting
-from privote.polls.mechanisms import NoisyBits, NoisyCounts, Peeling
-from privote.polls.outcomes import Greedy, PollSize, Quota, Seats
+from privote.polls.mechanisms import Greedy, NoisyBits, NoisyCounts, Peeling, PollSize, Quota, Seats
 
 COUNTS = np.array([60, 55, 50, 40, 40, 30, 10, 0])
 ONCE = np.ones(8, np.int64)

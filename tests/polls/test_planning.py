@@ -11,8 +11,7 @@ from tests.refusals import refused
 from privote.accounting.renyi import DEFAULT_ORDERS, epsilon
 from privote.errors import UnavailableError
 from privote.ledger import Budget
-from privote.polls.mechanisms import NoisyCounts, epsilon_of
-from privote.polls.outcomes import Greedy, PollSize, Quota, Seats
+from privote.polls.mechanisms import Greedy, NoisyCounts, PollSize, Quota, Seats, epsilon_of
 from privote.polls.planning import calibrated, decided_gap, plan_poll
 
 SIZE = PollSize(voters=500, options=12, most=12)

@@ -13,7 +13,7 @@ from tests.refusals import refused
 
 from privote.errors import BallotError, InputError
 from privote.polls import read
-from privote.polls.outcomes import Greedy
+from privote.polls.mechanisms import Greedy
 
 CAT = """# DATA TYPE: cat
 # TITLE: Three towns
@@ -259,7 +259,7 @@ def test_points_and_ballots_beyond_the_rule(tmp_path: Path) -> None:
 
 
 def test_many_ballots_come_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("polls.ballots", "votes.tables"):
+    for module in ("polls.reading", "votes.tables"):
         monkeypatch.setattr(f"privote.{module}._ROWS", 3)
     for name, text, more in (("p.csv", WIDE, {}), ("l.csv", LIST, LISTED)):
         head, *rows = text.splitlines()
@@ -398,3 +398,14 @@ def test_real_polls_are_read_and_come_out_as_they_did(shared_data: Path, name: s
         won = Greedy(costs=found.costs, money=found.money).winners(counts, voters)
         assert won.tolist() == [row[header.index("selected")] == "1" for row in rows]
         assert won.sum() == winners
+
+
+def test_an_export_of_polis(tmp_path: Path) -> None:
+    """Comments are numbered from 0; -1 disagrees, which is no gap in the ballot and no approval."""
+    heads = "participant,group-id,n-comments,n-votes,n-agree,n-disagree,0,1,2"
+    file = tmp_path / "participants-votes.csv"
+    file.write_text(f"{heads}\n7,0,1,3,2,1,1,-1,1\n8,,0,2,1,0,1,0,\n9,1,0,1,0,1,-1,,\n")
+    ballots = read(file)
+    assert (ballots.options, ballots.counts.tolist()) == (("0", "1", "2"), [2, 0, 1])
+    assert (ballots.voters, ballots.roll) == (3, "participant")
+    assert any("Polis" in note for note in ballots.notes)

@@ -10,17 +10,14 @@ import pytest
 
 from privote.errors import MissingExtraError
 from privote.report import bars
-from privote.report.plots import SEALED, by_parameter, by_probability
+from privote.report.plots import by_probability
 
 PARTS = {"decided 1": [0, 0, 3, 40], "decided 0": [1200, 31, 2, 0]}
 ANSWERED = {"allowance": 988, "worst-case": 153, "data-dependent": 1429}
-SERIES = {"paper": {4: 143, 9: 225, 20: 89}, "exact": {20: 384, 4: 253, 9: 562}}
-AXES = {"title": "S", "parameter": "sigma", "quantity": "queries"}
 
 DRAWINGS: dict[str, Callable[[], str]] = {
     "bars": lambda: bars(ANSWERED, title="Answers & more at $5 and $6", axis="queries"),
     "parts": lambda: by_probability(PARTS, title="Sure & not", axis="probability"),
-    "sigma": lambda: by_parameter(SERIES, **AXES),
 }
 
 
@@ -59,13 +56,8 @@ def test_without_matplotlib_the_extra_is_named(name: str, monkeypatch: pytest.Mo
 
 
 def test_what_a_figure_says_needs_no_colour() -> None:
-    parts, lines, answers = DRAWINGS["parts"](), DRAWINGS["sigma"](), DRAWINGS["bars"]()
+    parts, answers = DRAWINGS["parts"](), DRAWINGS["bars"]()
     assert {"decided 1", "decided 0", "1,000"} <= set(words(parts))
     assert "pattern" in parts  # the hatch
     assert "decided 1: 0, 0, 3, 40; decided 0: 1,200, 31, 2, 0" in parts
-    assert "queries against sigma. paper: 143 at 4, 89 at 20; exact: 253 at 4, 384 at 20" in lines
-    assert {"paper", "exact", "sigma", "queries"} <= set(words(lines))
-    assert "stroke-dasharray" in lines
     assert {"988", "1,429", "allowance"} <= set(words(answers))
-    assert SEALED in by_parameter(SERIES, **AXES, sealed=True)
-    assert SEALED not in lines

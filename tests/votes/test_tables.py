@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -276,12 +275,10 @@ def test_axes_that_look_swapped_are_a_warning(
     assert len(named) == (shape[1] == 1)
 
 
-def test_a_first_line_that_reads_like_a_ballot_is_a_warning(tmp_path: Path) -> None:
+def test_a_first_line_that_reads_like_a_ballot_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "votes.csv"
     file.write_text("yes,no\n0,1\n1,1\n")
-    with pytest.warns(pv.PrivoteWarning, match=r"votes\.csv: the first line is taken for a header"):
+    with refused(None, pv.BallotError):
         pv.Ballots.of(file)
-    file.write_text("voter,0,1,2\nanna,1,0,0\nbob,0,1,1\n")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        pv.Ballots.of(file)
+    file.write_text("voter,0,1\nanna,1,0\nbob,0,1\n")
+    assert pv.Ballots.of(file).label_names == ("0", "1")

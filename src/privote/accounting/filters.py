@@ -144,14 +144,8 @@ class RenyiFilter:
 
     def fitting(self, spent: float, cost: float, most: int) -> int:
         """Return how many further costs, up to ``most``, it admits."""
-        if cost == 0:
-            return most if self.admits(spent, 0.0) else 0
-        high = int(min(most, max(0.0, (self.capacity - spent) / cost + 1)))
-        times = range(max(1, high - 2), high + 1)
-        if high and not self.admits(spent, max(0, high - 3) * cost):
-            times = range(1, high + 1)
-        return (
-            times.start
-            - 1
-            + bisect_left(times, True, key=lambda m: not self.admits(spent, m * cost))
-        )
+
+        def exceeds(times: int) -> bool:
+            return not self.admits(spent, times * cost)
+
+        return bisect_left(range(1, most + 1), True, key=exceeds)

@@ -308,12 +308,12 @@ class OwnWord(Textbook):
         return np.asarray(cells[:, np.arange(self.labels), self.outcomes].sum(axis=-1))
 
 
-def book_of(mechanism: Mechanism, voters: int, labels: int, *, missing: bool = False) -> Textbook:
-    """Return the textbook of a mechanism, or its own word."""
+def book_of(mechanism: Mechanism, voters: int, labels: int, **how: Any) -> Textbook:
+    """Return the textbook of a mechanism, or its own word; ``how`` as in :class:`Textbook`."""
     if not isinstance(mechanism, Mechanism):
         raise InputError("mechanism", "must be a privote mechanism", mechanism)
     book = OwnWord if definition(type(mechanism)) is None else Textbook
-    return book(mechanism, voters, labels, missing=missing)
+    return book(mechanism, voters, labels, **how)
 
 
 # -- every neighbour ----------------------------------------------------------------------------

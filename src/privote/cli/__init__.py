@@ -20,7 +20,7 @@ from .audit import audit
 from .capc import app as capc
 from .label import label
 from .ledger import app as ledger
-from .output import hold_streams, speak
+from .output import hold_streams, print_json, print_table, say, speak, telling
 from .plan import plan
 from .poll import poll
 from .train import predict, train, votes
@@ -94,7 +94,6 @@ def demo(
     from privote.report import demo as work
 
     from .files import claimed_folder
-    from .output import print_json, print_table, say, telling
 
     with claimed_folder(output, force=force):
         summary = work.run_demo(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from . import options
+from .output import print_json, print_table, say, working
 
 if TYPE_CHECKING:
     from privote.mechanisms import Mechanism
@@ -61,8 +62,6 @@ def audit(
     from privote.audit import exact
     from privote.mechanisms import MECHANISMS
 
-    from .output import print_json, working
-
     kinds = [options.kind_of(mechanism)] if mechanism else [*MECHANISMS.values()]
     subjects = [each for kind in kinds for each in _subjects(kind, voters)]
     if options.settings_of(ctx.params):
@@ -110,24 +109,15 @@ def _subjects(kind: type[Mechanism], voters: int) -> list[Mechanism]:
 def _show(findings: list[dict[str, Any]], size: dict[str, int]) -> None:
     from privote.report import Column
 
-    from .output import print_table, say
-
-    rows: dict[str, dict[str, Any]] = {}
-    for found in findings:
-        row = rows.setdefault(found["mechanism"], {"mechanism": found["mechanism"]})
-        row[found["audit"]] = found["ratio"]
-        row["verdict"] = "ok" if found["ok"] and row.get("verdict") != "BROKEN" else "BROKEN"
-    ratios = (Column(key=kind, digits=6) for kind in ("exact", "missing"))
     print_table(
-        list(rows.values()),
-        columns=["mechanism", *ratios, "verdict"],
+        [row | {"verdict": "ok" if row["ok"] else "BROKEN"} for row in findings],
+        columns=["mechanism", "audit", "cases", Column(key="ratio", digits=6), "verdict"],
         title=f"Audit: largest true cost / stated cost ({size['elections']} elections each, "
         f"voters: {size['voters']}, labels: {size['labels']})",
-        caption=f"{sum(found['cases'] for found in findings):,} cases. Above 1 a guarantee is "
-        "broken; 1 means that the stated cost is the true one.",
+        caption="Above 1 a guarantee is broken; 1 means that the stated cost is the true one.",
     )
-    for name in sorted({found["mechanism"] for found in findings if not found["independent"]}):
+    for name in sorted({row["mechanism"] for row in findings if not row["independent"]}):
         say(f"{name}: compared with its own probabilities; audit/reference.py does not have it.")
-    broken = [found["summary"] for found in findings if not found["ok"]]
+    broken = [row["summary"] for row in findings if not row["ok"]]
     count = f"{len(broken)} of {len(findings)} audits found a violation."
     say("\n".join([*broken, count if broken else "All audits passed."]))

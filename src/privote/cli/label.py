@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,12 @@ import typer
 from privote.errors import InputError
 
 from . import options
+from .output import print_bill, print_facts, print_json, working
 
 if TYPE_CHECKING:
     from privote import Release
+    from privote.labelling import Labelling
+    from privote.ledger import Account
 
     from .files import Outputs
 
@@ -134,43 +137,19 @@ def label(
     report
         Also write an .html page with the expected quality, the bill and the statement.
     """
-    from privote.entropy import Entropy
-    from privote.labelling import Labelling, ballots_of, read_as, warn_of_quality
-    from privote.ledger import Budget
+    from privote.labelling import warn_of_quality
+    from privote.release import of_owner
 
-    from .files import read_array, read_names, read_rows
     from .look import look, print_look
-    from .output import working
 
-    mech = options.mechanism_of(ctx.params) or "auto"
-    account = options.account_of(ledger, beside, dataset, budget)
     _check(ctx.params)
-    outputs, place = _outputs(ctx.params, account.ledger), str(output.absolute())
-    named = None if voter_ids is None else read_names(voter_ids)
+    account = options.account_of(ledger, beside, dataset, budget)
+    outputs, place = _outputs(ctx.params, account), str(output.absolute())
     with working(f"reading {Path(votes).name}"):
-        bars, soft_or_not = options.numbers("threshold", threshold), soft or None
-        lists = {"queries_from": queries_from, "voters_from": voters_from}
-        ballots: Any = ballots_of(votes, mech, bars, soft=soft_or_not, **lists)
-        ballots = ballots.clip(max_positives) if clip else ballots
-        names = ballots.query_names
-        labelling = Labelling(
-            ballots,
-            Budget(epsilon=epsilon, delta=delta),
-            account,
-            mechanism=mech,
-            guarantee=guarantee,
-            queries=queries,
-            plan_for=plan_for,
-            baseline=None if baseline is None else read_array(baseline, "baseline", queries=names),
-            rows=None if rows is None else read_rows(rows, names),
-            voter_ids=named,
-            anyway=anyway or resume,
-            entropy=Entropy(seed),
-        )
-    shape = read_as(ballots, named)
+        labelling, shape, voters = _labelling(ctx.params, account)
     if not resume or dry_run:
         expected = [] if labelling.outlook is None else [str(labelling.outlook)]
-        if ledger is not None and mech == "auto" and labelling.names is None:
+        if ledger is not None and mechanism == "auto" and labelling.names is None:
             expected.append(_BY_PLACE)
         facts = {"votes": f"Votes: {shape}.", **look(labelling.request(place), account, *expected)}
         print_look(facts, stop=dry_run, json=json)
@@ -179,12 +158,52 @@ def label(
     with working("answering"):
         release = labelling.release(output=place, write=outputs.write, resume=resume)
     warn_of_quality(release)
-    voters = named if named is not None else ballots.voter_names
-    sealed = _sealed(release, voters) if show_sealed else None
+    sealed = None
+    if show_sealed:
+        with working("pricing each voter"):
+            sealed = of_owner(release, voters)
     if json:
         _print_json(release, output, shape, sealed)
     else:
         _print_bill(release, output, epsilon, sealed, verbose=verbose)
+
+
+def _labelling(given: Mapping[str, Any], account: Account) -> tuple[Labelling, str, Any]:
+    """Read the votes, and return what labels them, what they were read as, and voters' names."""
+    from privote.entropy import Entropy
+    from privote.labelling import Labelling, ballots_of, read_as
+    from privote.ledger import Budget
+
+    from .files import read_array, read_names, read_rows
+
+    mechanism = options.mechanism_of(given) or "auto"
+    voters = None if given["voter_ids"] is None else read_names(given["voter_ids"])
+    ballots: Any = ballots_of(
+        given["votes"],
+        mechanism,
+        options.numbers("threshold", given["threshold"]),
+        soft=given["soft"] or None,
+        queries_from=given["queries_from"],
+        voters_from=given["voters_from"],
+    )
+    ballots = ballots.clip(given["max_positives"]) if given["clip"] else ballots
+    baseline, rows, queries = given["baseline"], given["rows"], ballots.query_names
+    labelling = Labelling(
+        ballots=ballots,
+        cost=Budget(epsilon=given["epsilon"], delta=given["delta"]),
+        account=account,
+        mechanism=mechanism,
+        guarantee=given["guarantee"],
+        queries=given["queries"],
+        plan_for=given["plan_for"],
+        baseline=None if baseline is None else read_array(baseline, "baseline", queries=queries),
+        rows=None if rows is None else read_rows(rows, queries),
+        voter_ids=voters,
+        anyway=given["anyway"] or given["resume"],
+        entropy=Entropy(given["seed"]),
+    )
+    shape = read_as(ballots, voters)
+    return labelling, shape, ballots.voter_names if voters is None else voters
 
 
 def _check(given: Mapping[str, Any]) -> None:
@@ -203,7 +222,7 @@ def _check(given: Mapping[str, Any]) -> None:
         raise InputError("statement", rule, given["statement"].name)
 
 
-def _outputs(given: Mapping[str, Any], ledger: Any) -> Outputs:
+def _outputs(given: Mapping[str, Any], account: Account) -> Outputs:
     """Return the files that a release goes into; refuse places that cannot be written to."""
     from privote._version import written
     from privote.guarantees import to_json
@@ -212,7 +231,8 @@ def _outputs(given: Mapping[str, Any], ledger: Any) -> Outputs:
     from .files import CHANCES, LABEL_FILES, Outputs, text_of, write_labels, write_probabilities
 
     keep = [Path(given["votes"]), given["rows"], given["baseline"], given["voter_ids"]]
-    keep += [] if ledger is None else [ledger.file, ledger.key, ledger.head]
+    place = account.ledger
+    keep += [] if place is None else [place.file, place.key, place.head]
     outputs = Outputs(force=given["force"], resume=given["resume"], keep=keep)
     outputs.add("output", given["output"], LABEL_FILES, write_labels)
     outputs.add("probabilities", given["probabilities"], CHANCES, write_probabilities)
@@ -225,20 +245,9 @@ def _outputs(given: Mapping[str, Any], ledger: Any) -> Outputs:
     return outputs
 
 
-def _sealed(release: Release, names: Sequence[str] | None) -> dict[str, Any]:
-    from privote.release import of_owner
-
-    from .output import working
-
-    with working("pricing each voter"):
-        return of_owner(release, names)
-
-
 def _print_json(release: Release, output: Path, shape: str, sealed: dict[str, Any] | None) -> None:
     from privote.guarantees import OWNER_ONLY
     from privote.release import headline, rows_of
-
-    from .output import print_json
 
     owners = {} if sealed is None else {"sealed": {"note": OWNER_ONLY, **sealed}}
     facts = {
@@ -262,8 +271,6 @@ def _print_bill(
     from privote.guarantees import OWNER_ONLY
     from privote.release import rows_of
     from privote.report.labels import label_bill
-
-    from .output import print_bill, print_facts
 
     bill = label_bill(release, target=target, output=output)
     print_bill(bill, rows_of(release) if verbose else (), release.guarantee, "Bill")

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json as jsonlib
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from privote._version import written
-from privote.errors import LedgerError, StorageError
+from privote.errors import InputError, LedgerError, StorageError
 
 from . import options
 from .output import print_facts, print_json, print_result, print_table, say
 
 if TYPE_CHECKING:
     from privote.ledger import Ledger
-    from privote.ledger.events import BudgetScope
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -36,29 +33,8 @@ def _opened(path: str, beside: str | None) -> Iterator[tuple[Ledger, str]]:
     from privote.ledger import Ledger, Location
 
     place = Location.of(path, beside)
-    ledger = Ledger.open(place, readonly=True)
-    try:
+    with closing(Ledger.open(place, readonly=True)) as ledger:
         yield ledger, place.shown
-    finally:
-        ledger.close()
-
-
-@contextmanager
-def _claimed(
-    path: str, beside: str | None, output: Path, *, force: bool, owner_only: bool = False
-) -> Iterator[tuple[Ledger, Path]]:
-    """Yield the ledger, and a draft of a file that must not be one of the ledger's own."""
-    from privote.ledger import Location
-
-    from .files import claimed
-
-    place = Location.of(path, beside)
-    own = (place.file, place.key, place.head)
-    with (
-        claimed(output, force=force, suffixes=(), keep=own, owner_only=owner_only) as draft,
-        _opened(path, beside) as (ledger, _),
-    ):
-        yield ledger, draft
 
 
 @app.command()
@@ -115,7 +91,8 @@ def show(ledger: str, *, beside: str | None = None, json: bool = False) -> None:
     charged before costs 0. A run that is open was reserved, and nothing of it is drawn yet; one
     that is committed was drawn, and is not delivered: both end with --resume. One that is failed or
     abandoned is charged, and released nothing. "used" counts all runs of a data set together, at
-    the budget's one order. --json lists every entry.
+    the budget's one order, so after few or small runs it can be more than the sum of theirs. --json
+    lists every entry.
 
     Parameters
     ----------
@@ -154,16 +131,10 @@ def _runs(book: Ledger) -> list[dict[str, Any]]:
     from privote.mechanisms.base import describe
 
     rows, paid = [], set[int]()
-    scopes: dict[str, BudgetScope] = {}
     for run in book.state.runs.values():
         charge = book.state.charges[run.reserved.charge]
         mechanism = (run.commit and run.commit.mechanism) or charge.terms.get("mechanism")
-        empty = replace(book.state.scopes[charge.dataset], spent=0.0, epsilons=[], whole=False)
-        scope = scopes.setdefault(charge.dataset, empty)
         again = run.reserved.charge in paid  # an allowance that was paid for pays
-        if not again:
-            scope.spent += charge.cost or 0.0
-            scope.epsilons, scope.whole = [*scope.epsilons, charge.epsilon], charge.whole
         paid.add(run.reserved.charge)
         rows.append(
             {
@@ -174,7 +145,6 @@ def _runs(book: Ledger) -> list[dict[str, Any]]:
                 "guarantee": charge.guarantee,
                 "mechanism": describe(dict(mechanism)) if mechanism else "",
                 "epsilon": "0" if again else rounded_up(charge.epsilon, 4),
-                "so far": None if scope.total is None else rounded_up(scope.total, 4),
                 "queries": run.commit.queries if run.commit and run.commit.queries else "",
             }
         )
@@ -251,7 +221,7 @@ def check(
 
     Example:
 
-        privote ledger check labels.csv statement.txt --ledger ledger.db
+        privote ledger check labels.csv statement.txt run/ --ledger ledger.db
 
     Exits with code 0 if every file belongs to a run of the ledger, and with 1 if one does not: it
     was edited, or comes from elsewhere. Exits with 4 if the ledger itself does not verify.
@@ -263,21 +233,32 @@ def check(
     Parameters
     ----------
     files : FILE...
-        Statements (.txt or .json), labels, pages, models, or releases (.npz).
+        Statements (.txt or .json), labels, pages, models, releases (.npz), or folders of these; a
+        folder's files for the owner are left out.
     ledger
-        The ledger: a file, or a postgresql:// address with --beside.
+        The ledger, or the file that privote ledger export --signed wrote of it: compare the
+        fingerprint of its key with the ledger's owner.
     """
-    with _opened(ledger, beside) as (book, name):
-        verified = book.verify()
-        if verified.problems:
-            raise LedgerError("; ".join(verified.problems))
-        findings = {path: book.check(*_digests(path)) for path in files}
+    from privote.ledger.export import read_signed
+
+    paths = [path for file in files for path in _files_in(file)]
+    export = read_signed(Path(ledger)) if beside is None and Path(ledger).is_file() else None
+    if export is None:
+        with _opened(ledger, beside) as (book, name):
+            verified = book.verify()
+            if verified.problems:
+                raise LedgerError("; ".join(verified.problems))
+            findings = {path: book.check(*_digests(path)) for path in paths}
+    else:
+        name = f"an export of {export.facts['made_at']}, signed with key {export.fingerprint}"
+        findings = {path: export.check(*_digests(path)) for path in paths}
     rows = [
-        {"file": path.name, **finding._asdict()} for path in files for finding in findings[path]
+        {"file": path.name, **finding._asdict()} for path in paths for finding in findings[path]
     ]
-    unknown = [path.name for path in files if not findings[path]]
+    unknown = [path.name for path in paths if not findings[path]]
     if json:
-        print_json({"ok": not unknown, "findings": rows, "unknown": unknown})
+        key = None if export is None else export.fingerprint
+        print_json({"ok": not unknown, "findings": rows, "unknown": unknown, "key": key})
     else:
         if rows:
             print_table(rows, title=f"In {name}")
@@ -285,6 +266,15 @@ def check(
             say(f"{file}: this ledger released nothing like it")
     if unknown:
         raise typer.Exit(1)
+
+
+def _files_in(path: Path) -> list[Path]:
+    """Return the files to check: a folder's, but those that are for the owner alone."""
+    if not path.is_dir():
+        return [path]
+    return sorted(
+        file for file in path.iterdir() if file.is_file() and file.stem != "for-the-owner"
+    )
 
 
 def _digests(path: Path) -> list[str]:
@@ -310,37 +300,65 @@ def _digests(path: Path) -> list[str]:
 def export(
     ledger: str,
     *,
-    output: options.File,
+    output: Path | None = None,
+    signed: Path | None = None,
+    registry: Path | None = None,
+    operators: bool = False,
     beside: str | None = None,
     force: bool = False,
     json: bool = False,
 ) -> None:
-    """Write the public entries as JSON, for auditors; nothing sealed is included.
+    """Write what may be published of a ledger, for auditors and registries; nothing sealed.
 
-    Example:
+    Examples, for a reader and for an auditor:
 
         privote ledger export ledger.db --output ledger.json
+
+        privote ledger export ledger.db --signed ledger.signed --registry entries.yaml
 
     Parameters
     ----------
     ledger
         The ledger: a file, or a postgresql:// address with --beside.
     output
-        The .json file to write.
+        The .json file for the public entries.
+    signed
+        A file for an auditor, who needs no key: entries, and digests of all that was released,
+        signed with a key that follows from the ledger's. Give its fingerprint by telephone. Then
+        `privote ledger check FILES --ledger SIGNED` tells what is genuine.
+    registry
+        A YAML file with draft entries for the Differential Privacy Deployments Registry, one for
+        each data set; its open fields are yours to fill in.
+    operators
+        Also export who ran each run, on which host and into which file.
     """
-    with _claimed(ledger, beside, output, force=force) as (book, draft):
-        verified = book.verify()
-        payload = {
-            **written(1),
-            "entries": book.published(),
-            "budgets": book.standing(),
-            "restored": book.state.restored,
-            "verified": verified.ok,
-            "head": verified.head,
-        }
-        draft.write_text(jsonlib.dumps(payload, indent=2) + "\n", encoding="utf-8")
-    facts = {"output": str(output), "entries": verified.entries, "verified": verified.ok}
-    print_result(facts, json=json, title="Written")
+    from privote.guarantees import to_json
+    from privote.ledger import Location
+    from privote.ledger.export import public_facts, sign
+    from privote.report.forms import registry_entries, yaml_of
+
+    from .files import Outputs, text_of
+
+    if not any((output, signed, registry)):
+        raise InputError("give --output, --signed or --registry")
+    place = Location.of(ledger, beside)
+    outputs = Outputs(force=force, keep=[place.file, place.key, place.head])
+    with _opened(ledger, beside) as (book, _):
+        facts = public_facts(book, operators=operators)
+        written = {"entries": len(facts["entries"]), "verified": facts["verified"]}
+        if signed is not None:
+            export = sign(book, operators=operators)
+            written["key"] = export.fingerprint
+            outputs.add("signed", signed, (), text_of(lambda _: to_json(export.facts)))
+        if registry is not None:
+            entries, rest = registry_entries(book.state)
+            written["left out of the registry"] = ", ".join(rest) or None
+            documents = "---\n".join(map(yaml_of, entries))
+            outputs.add("registry", registry, (), text_of(lambda _: documents))
+        outputs.add("output", output, (), text_of(lambda _: to_json(facts)))
+    outputs.write(None)
+    names = ", ".join(str(path) for path in (output, signed, registry) if path is not None)
+    print_result({"output": names, **written}, json=json, title="Written")
 
 
 @app.command()
@@ -392,7 +410,16 @@ def backup(
     output
         The file to write.
     """
-    with _claimed(ledger, beside, output, force=force, owner_only=True) as (book, draft):
+    from privote.ledger import Location
+
+    from .files import claimed
+
+    place = Location.of(ledger, beside)
+    own = (place.file, place.key, place.head)
+    with (
+        claimed(output, force=force, suffixes=(), keep=own, owner_only=True) as draft,
+        _opened(ledger, beside) as (book, _),
+    ):
         draft.unlink()  # a backup is a file of its own making
         own_key, entries = book.backup(draft), book.verify().entries
     key = "inside: keep this file secret" if own_key else "not inside: the environment has it"

@@ -32,6 +32,7 @@ from privote.errors import (
     InputError,
     PrivoteError,
     PrivoteWarning,
+    StorageError,
     masked,
     printable,
 )
@@ -41,6 +42,7 @@ from . import options
 if TYPE_CHECKING:
     from privote.guarantees import Fact, Guarantee
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _PIPED_WIDTH = 100  # nobody resizes a pipe: wide enough for every table here
 Tick = Callable[[int], None]
 # What the library calls it, and what a verb may call it: the first that the verb has counts.
@@ -176,32 +178,26 @@ def print_table(
 
 
 def print_facts(facts: Mapping[str, Any], *, title: str, caption: str | None = None) -> None:
-    """Print names and values in two columns."""
+    """Print names and values in two columns; None is nothing to say."""
     from rich.table import Table
     from rich.text import Text
 
     from privote.accounting.renyi import rounded_up
     from privote.report.tables import cell, is_cost
 
-    made = Table(
-        box=None,
-        show_header=False,
-        title=Text(printable(title, lines=True), style="bold"),
-        title_justify="left",
-        padding=(0, 2, 0, 0),
-    )
-    made.add_column()
-    made.add_column(overflow="fold")
+    # Text, not str: a file named "[bold]" must stay what it is.
+    grid = Table.grid(padding=(0, 2, 0, 0))
     for name, value in facts.items():
-        if value is None:  # nothing to say
+        if value is None:
             continue
         shown = cell(value)
         if isinstance(value, float):
             shown = rounded_up(value) if is_cost(name) else f"{value:.6g}"
-        # Text, not str: a file named "[bold]" must stay what it is.
-        made.add_row(Text(printable(name)), Text(shown))
+        grid.add_row(Text(printable(name)), Text(shown, overflow="fold"))
+    heading = Text(printable(title, lines=True), style="bold")
     # Below the table, not its own caption, which would be folded to its width.
-    _print(made, *([] if caption is None else [Text(printable(caption, lines=True), style="dim")]))
+    below = [] if caption is None else [Text(printable(caption, lines=True), style="dim")]
+    _print(heading, grid, *below)
 
 
 def _print(*renderables: Any) -> None:
@@ -312,9 +308,13 @@ class Verb(_Command, TyperCommand):
         except MemoryError:
             error: PrivoteError = InputError("not enough memory for this input")
         except OSError as failed:
-            if failed.errno != errno.ENAMETOOLONG:
+            if failed.errno == errno.ENAMETOOLONG:
+                text = f"the name {str(failed.filename)[:40]!r}... is too long for a file"
+                error = InputError(text)
+            elif failed.errno in _NO_ROOM:
+                error = StorageError(f"a file cannot be written: {failed.strerror}")
+            else:
                 raise
-            error = InputError(f"the name {str(failed.filename)[:40]!r}... is too long for a file")
         except CompleteError as complete:
             status = {"status": complete.code, "message": str(complete)}
             print_json(status) if ctx.params.get("json") else say(str(complete))

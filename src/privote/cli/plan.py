@@ -9,10 +9,10 @@ import typer
 from privote.errors import InputError
 
 from . import options
+from .output import print_facts, print_json, working
 
 if TYPE_CHECKING:
     from privote.mechanisms import Mechanism
-    from privote.planning import Plan
 
 _PUBLIC = "No votes were read: these numbers may be published."
 
@@ -73,31 +73,24 @@ def plan(
     from privote import planning
     from privote.ledger import Budget
 
-    from .output import print_json, working
-
     mech = options.mechanism_of(ctx.params)
     if mech is not None and (queries is not None or yes is not None):
         raise InputError("--queries and --yes cannot be combined with --mechanism")
     size: dict[str, Any] = {"voters": voters, "labels": labels, "epsilon": epsilon, "delta": delta}
-    if mech is not None:
-        with working("planning"):
-            numbers = _numbers(mech, **size)
-        Budget(epsilon=epsilon, delta=delta).warn(voters)
-        print_json(numbers) if json else _show_bought(mech, numbers)
-        return
-    if queries is None:
+    if mech is None and queries is None:
         raise InputError("give --queries, or --mechanism to see what a mechanism can do")
     with working("planning"):
-        result = planning.plan(queries=queries, yes=planning.YES if yes is None else yes, **size)
+        if mech is not None:
+            facts = _numbers(mech, **size)
+            brief = {"mechanism": str(mech), **_in_words(facts)}
+        else:
+            result = planning.plan(queries=queries or 0, yes=yes or planning.YES, **size)
+            facts, brief = result.facts(), result.brief()
     Budget(epsilon=epsilon, delta=delta).warn(voters)
-    print_json(result.facts()) if json else _show_plan(result)
-
-
-def _show_plan(result: Plan) -> None:
-    from .output import print_facts, say
-
-    print_facts(result.brief(), title="Plan")
-    say(_PUBLIC)
+    if json:
+        print_json(facts)
+    else:
+        print_facts(brief, title="Plan", caption=_PUBLIC)
 
 
 def _numbers(mechanism: Mechanism, **size: Any) -> dict[str, Any]:
@@ -114,20 +107,13 @@ def _numbers(mechanism: Mechanism, **size: Any) -> dict[str, Any]:
     }
 
 
-def _show_bought(mechanism: Mechanism, numbers: dict[str, Any]) -> None:
-    from privote.accounting.renyi import rounded_up
-
-    from .output import print_facts
-
+def _in_words(numbers: dict[str, Any]) -> dict[str, Any]:
+    """Return what a mechanism does as a table shows it."""
     unit = "single votes" if numbers["allowance_counts"] == "votes" else "whole ballots"
-    facts = {
-        "mechanism": str(mechanism),
-        "electorate": f"{numbers['voters']:,} voters, {numbers['labels']:,} labels",
-        "budget": f"epsilon {rounded_up(numbers['epsilon'])}, delta {rounded_up(numbers['delta'])}",
+    return {
         "worst-case": f"{numbers['worst_case_queries']:,} queries, for any votes",
         "allowance": f"{numbers['allowance']:,} contributions per voter in total ({unit})"
         if numbers["allowance"]
         else "refused: the budget does not allow one contribution per voter",
         "missed": f"{numbers['missed']:.2g} of the labels that every voter wants",
     }
-    print_facts(facts, title="Plan", caption=_PUBLIC)

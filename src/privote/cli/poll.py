@@ -13,6 +13,7 @@ import typer
 from privote.errors import InputError
 
 from . import options as shared
+from .output import check_shown, print_facts, print_json, print_table, say, working
 
 if TYPE_CHECKING:
     from privote.ledger import Account
@@ -134,7 +135,6 @@ def poll(
     """
     from .files import claimed_folder
     from .look import look, print_look
-    from .output import say, working
 
     account = shared.account_of(ledger, beside, dataset, budget)
     if plan:
@@ -180,7 +180,7 @@ def _polling(given: Mapping[str, Any], account: Account) -> Polling:
     """Read the ballots, and plan the poll."""
     from privote.entropy import Entropy
     from privote.polls import read
-    from privote.polls.outcomes import outcome_of
+    from privote.polls.mechanisms import outcome_of
     from privote.polls.planning import plan_poll
     from privote.polls.poll import Polling, title_of
 
@@ -241,8 +241,6 @@ def _show(result: PollResult, output: Path | None, *, verbose: bool, json: bool)
     """Show what was released; what is shown only here must be shown, or it is not delivered."""
     from privote.report.polls import poll_bill
 
-    from .output import check_shown, print_facts, print_json, print_table, say
-
     if json:
         print_json(result.facts())
     else:
@@ -276,8 +274,6 @@ def _plan(voters: int | None, number: str, how: dict[str, Any], *, json: bool) -
     """Show what epsilons around this one buy."""
     from privote.polls.planning import poll_plans
     from privote.report.polls import plan_rows
-
-    from .output import print_json, print_table, working
 
     if voters is None or not number.isdecimal():
         raise InputError("--plan needs --voters and --options, both as numbers")

@@ -16,6 +16,7 @@ import typer
 from privote.errors import BudgetError, InputError
 
 from . import options
+from .output import command_of, print_bill, print_json, print_result, print_table, say, stages
 
 if TYPE_CHECKING:
     from privote.learning.jobs import Judgement, Outcome
@@ -108,7 +109,6 @@ def votes(
     from privote import collect_votes
 
     from .files import read_names
-    from .output import print_result, say, stages
 
     listed = names is not None and Path(names).is_file()
     count = labels is not None and labels.isdecimal()
@@ -208,11 +208,11 @@ def train(
     give scenes as DATA.
 
     The output folder gets student.student (the model, for `privote predict`; it contains no code),
-    statement.txt and .json (for the person who signs off), report.html and, for methods that vote,
-    labels.csv (row, labels; -1 where withheld). It also gets for-the-owner.json, with figures on
-    private test rows. Do not publish that file: its figures are not covered by epsilon and delta. A
-    table needs --labels and --public. Do not scale or encode private features by statistics of
-    other private rows: one record must influence one voter only.
+    statement.txt and .json (for the person who signs off), report.html, README.md (a model card,
+    with fields to fill in) and, for methods that vote, labels.csv (-1 where withheld). It also gets
+    for-the-owner.json, with figures on private test rows. Do not publish that file: its figures are
+    not covered by epsilon and delta. A table needs --labels and --public. Do not scale or encode
+    private features by statistics of other private rows: one record must influence one voter only.
 
     If the run fails after the charge, it exits with code 6; repeat the command with --resume to
     finish it at no further charge.
@@ -315,7 +315,6 @@ def train(
 
     from .files import claimed_folder
     from .look import gaussian, look, print_look
-    from .output import command_of, print_json, say, stages
 
     rule: Any = threshold if threshold in _RULES else options.numbers("threshold", threshold)
     asked = {name: ctx.params[name] for name in _ASKED} | {"threshold": rule}
@@ -370,13 +369,16 @@ def _write(outcome: Outcome, output: Path, command: str) -> Mapping[str, str]:
     """Write everything that comes of a training, whole; return the digests of the files."""
     from privote.files import complete, digests_of, write_statement
     from privote.learning import save_student
+    from privote.learning.pictures import PictureEncoder
     from privote.report import training as pages
+    from privote.report.forms import model_card
     from privote.report.tables import plain
     from privote.votes.cells import cell_of
 
     from .files import write_csv
 
-    fitted, names = outcome.fitted, ["statement.txt", "statement.json", "report.html"]
+    fitted = outcome.fitted
+    names = ["statement.txt", "statement.json", "report.html", "README.md"]
     model = output / pages.MODEL
     save_student(
         model,
@@ -408,6 +410,11 @@ def _write(outcome: Outcome, output: Path, command: str) -> Mapping[str, str]:
     write_statement(outcome.guarantee.statement(), facts, output / "statement.txt")
     with complete(output / "report.html", force=True) as part:
         pages.write_training_page(part, outcome, digest=digest, command=command)
+    task = f"{'image' if isinstance(fitted.encoder_, PictureEncoder) else 'tabular'}-classification"
+    with complete(output / "README.md", force=True) as part:
+        facts_known = pages.about(outcome, digest)
+        card = model_card(outcome.guarantee, facts_known, outcome.label_names, task)
+        part.write_text(card, encoding="utf-8")
     if outcome.sealed and outcome.judgement is not None:
         with complete(output / pages.OWNERS_PAGE, force=True, owner_only=True) as part:
             pages.write_owners_page(part, outcome.judgement)
@@ -433,8 +440,6 @@ def _show(outcome: Outcome, output: Path, *, show_sealed: bool, verbose: bool) -
     from privote.release import rows_of
     from privote.report.tables import FIGURES_MEAN
     from privote.report.training import MEASURED, OWNERS, training_bill
-
-    from .output import print_bill, print_table, say
 
     release = outcome.release
     rows = outcome.guarantee.rows() if release is None else rows_of(release)
@@ -505,12 +510,11 @@ def predict(
     import numpy as np
 
     from privote.learning.pictures import PictureEncoder
-    from privote.learning.students.saving import load_student
+    from privote.learning.saving import load_student
     from privote.votes.cells import cell_of
     from privote.votes.cube import check_threshold
 
     from .files import claimed, write_csv
-    from .output import print_result, stages
 
     saved = load_student(student, trusted=trust or (), weights=weights)
     bar = saved.thresholds

@@ -3,9 +3,7 @@
 Findings have one name across data sets: ``"Pleural Effusion"`` of CheXpert and MIMIC-CXR is
 ``"Effusion"``, as in NIH ChestX-ray14 and PadChest and as in the studies that combine them.
 
-All readers take ``labels`` (``"paper"``: those of the paper; ``"all"``; or names), ``views`` (how
-the owners call the projection, see each; None takes all), ``images`` (False reads labels only;
-``X`` is then None) and ``size`` (of the images, see :class:`Images`). Groups are patients.
+A set is a table and pictures beside it; :func:`chest` opens any of the four. Groups are patients.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +22,14 @@ from privote.errors import InputError, shown
 
 from .images import Images
 from .records import MISSING, MultiLabelData
-from .sources import CHEXPERT, MIMIC, NIH, PADCHEST, absent, columns, find, lines_of
+from .sources import CHEXPERT, MIMIC, NIH, PADCHEST, absent, columns, find
 
 Labels = npt.NDArray[np.int8]
 Texts = npt.NDArray[np.str_]
-Size = int | tuple[int, int]
+#: Records without pictures, and where the pictures of some of them are.
+Records = tuple[MultiLabelData, Callable[[MultiLabelData], Sequence[Path]]]
 
 FRONTAL = ("AP", "PA")
-_POLICIES = {"missing": MISSING, "negative": 0, "positive": 1}
 
 # The labels of the paper's experiments, in its order: "the first k labels" are the first k here.
 # For MIMIC-CXR it counts 11 and lists 13. These are the 11 that it also uses on CheXpert; the two
@@ -62,8 +60,8 @@ PAPER_LABELS: Mapping[str, tuple[str, ...]] = {
 # was found; a tube or a pacemaker may still be there.
 _NOT_A_DISEASE = ("No Finding", "Support Devices")
 _LABELLED = ("No Finding", *PAPER_LABELS["mimic"], "Pleural Other", "Support Devices")
-_UNCERTAIN, _BLANK = -2, -3
-_CODES = {"": _BLANK, "0": 0, "0.0": 0, "1": 1, "1.0": 1, "-1": _UNCERTAIN, "-1.0": _UNCERTAIN}
+_BLANK = -3
+_CODES = {"": _BLANK, "0": 0, "0.0": 0, "1": 1, "1.0": 1, "-1": MISSING, "-1.0": MISSING}
 
 # A label is present if a finding of PadChest contains one of these words. This is the rule of the
 # cross-domain study the paper follows (torchxrayvision), broad on purpose: "effusion" takes in
@@ -80,166 +78,109 @@ PADCHEST_WORDS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-def chexpert(
+def chest(
+    kind: str,
     folder: str | Path,
-    part: str = "train",
     *,
     labels: str | Sequence[str] = "paper",
     views: Sequence[str] | None = FRONTAL,
-    uncertain: str = "missing",
-    blank: str = "missing",
     images: bool = True,
-    size: Size = 224,
+    size: int | tuple[int, int] = 224,
 ) -> MultiLabelData:
-    """Read CheXpert: 224,316 chest X-rays of Stanford Hospital, labelled from their reports.
+    """Read a set of chest X-rays, as its owners distribute it.
 
     Parameters
     ----------
+    kind
+        ``"chexpert"``: 224,316 X-rays of Stanford Hospital, labelled from their reports. Ids are
+        paths within the data set; columns ``view``, ``sex``, ``age``.
+        ``"mimic"``: MIMIC-CXR-JPG, 377,110 of Beth Israel Deaconess, labelled as CheXpert is. Ids
+        are the ``dicom_id``; columns ``view`` and ``study``. An image has the labels of its study;
+        images of a study without labels are left out.
+        ``"padchest"``: 160,868 of Hospital San Juan (Alicante), in 174 findings. Columns ``view``,
+        ``method`` (``"Physician"`` or ``"RNN_model"``) and ``findings`` as they are written.
+        Records without a list of findings are left out.
+        ``"nih"``: ChestX-ray14, 112,120 frontal ones of the NIH Clinical Center. Column ``view``.
     folder
-        ``CheXpert-v1.0`` or ``CheXpert-v1.0-small``, with ``train.csv`` and ``valid.csv``; or one
-        of these files (also as .csv.gz).
-    part
-        ``"train"``, or ``"valid"``: 234 images that radiologists labelled, without uncertain ones.
+        As it was unpacked, or the table itself: CheXpert's ``train.csv`` or ``valid.csv``,
+        PadChest's ``PADCHEST_*.csv``, NIH's ``Data_Entry_2017*.csv``, also as .csv.gz. MIMIC's with
+        ``files`` and ``mimic-cxr-2.0.0-*.csv.gz``.
+    labels
+        ``"paper"``: those of the paper; ``"all"``; or names. What CheXpert and MIMIC call uncertain
+        is missing, and so is what a report does not mention, unless it has "No Finding". Of
+        PadChest, :data:`PADCHEST_WORDS` says which findings make a label.
     views
-        Out of ``"AP"``, ``"PA"``, ``"L"`` (lateral), ``"LL"`` and ``"RL"``; None takes all.
-    uncertain
-        What a -1 becomes: ``"missing"``, ``"positive"`` or ``"negative"``.
-    blank
-        What a label becomes that the report does not mention. Where the report has "No Finding",
-        a disease it does not mention is 0 in any case.
-
-    Returns
-    -------
-    MultiLabelData
-        Ids are paths within the data set; columns ``view``, ``sex``, ``age``.
+        How the owners call the projection: ``"AP"``, ``"PA"``, and others by data set; None: all.
+    images
+        False reads labels only; ``X`` is then None.
+    size
+        Of the images, see :class:`Images`: grey, and cropped to the middle.
     """
-    _check_part(part, ("train", "valid"))
-    file = _table(folder, [f"{part}.csv", f"{part}.csv.gz"], CHEXPERT)
+    every, read, source = _SETS[kind]
+    data, paths = read(Path(folder), _chosen(labels, every, PAPER_LABELS[kind]))
+    if views is not None:
+        if isinstance(views, str) or not views:
+            raise InputError("views", "must be a list of views", views)
+        sealed = ", ".join(sorted(set(data.columns["view"].tolist()) - {""}))
+        data = data.take(np.isin(data.columns["view"], list(views)))
+        if not len(data):
+            rule = "must be views that records have"
+            raise InputError("views", rule, views, sealed=f"there are {sealed}")
+    if not images:
+        return data
+    files = paths(data)
+    if len(files) and not files[0].is_file():
+        raise absent("the image of the first record", source, sealed=f"it is {files[0]}")
+    X = Images(paths=[str(file) for file in files], size=size, channels=1, fit="crop")
+    return replace(data, X=X)
+
+
+def _data(kind: str, Y: Any, names: Sequence[str], ids: Any, who: Any, **columns: Any) -> Any:
+    labels = np.array(Y, np.int8).reshape(-1, len(names))
+    facts: dict[str, Any] = {"label_names": tuple(names), "ids": ids, "groups": who}
+    return MultiLabelData(X=None, Y=labels, **facts, columns=columns, name=kind)
+
+
+def _chexpert(folder: Path, names: Sequence[str]) -> Records:
+    file = _table(folder, ["train.csv", "train.csv.gz"], CHEXPERT)
     facts = ("Path", "Sex", "Age", "Frontal/Lateral", "AP/PA")
-    names = _chosen(labels, _LABELLED, PAPER_LABELS["chexpert"])
-    (path, sex, age, side, view), Y = _labelled(file, CHEXPERT, facts, names, uncertain, blank)
+    (path, sex, age, side, view), Y = _labelled(file, CHEXPERT, facts, names)
     # A path begins with the name of the release, which may have been unpacked under another.
-    ids = np.array([path_text.partition("/")[2] for path_text in path.tolist()], dtype=np.str_)
-    data = MultiLabelData(
-        X=None,
-        Y=Y,
-        label_names=names,
-        ids=ids,
-        groups=np.array([_patient(path_text, file) for path_text in ids.tolist()], dtype=np.str_),
-        columns={"view": np.where(side == "Lateral", "L", view), "sex": sex, "age": age},
-        name=f"chexpert {file.name.partition('.')[0]}",
-    )
-    return _taken(
-        data,
-        CHEXPERT,
-        views,
-        size if images else None,
-        lambda some: [file.parent / path_text for path_text in some.ids.tolist()],
-    )
+    ids = np.array([text.partition("/")[2] for text in path.tolist()], dtype=np.str_)
+    patients = np.array([_patient(text, file) for text in ids.tolist()], dtype=np.str_)
+    view = np.where(side == "Lateral", "L", view)
+    data = _data("chexpert", Y, names, ids, patients, view=view, sex=sex, age=age)
+    return data, lambda some: [file.parent / path for path in some.ids.tolist()]
 
 
-def mimic(
-    folder: str | Path,
-    part: str | None = None,
-    *,
-    labels: str | Sequence[str] = "paper",
-    views: Sequence[str] | None = FRONTAL,
-    uncertain: str = "missing",
-    blank: str = "missing",
-    images: bool = True,
-    size: Size = 224,
-) -> MultiLabelData:
-    """Read MIMIC-CXR-JPG: 377,110 chest X-rays of Beth Israel Deaconess, labelled as CheXpert is.
-
-    Parameters
-    ----------
-    folder
-        The release as PhysioNet distributes it, with ``files`` and ``mimic-cxr-2.0.0-*.csv.gz``;
-        the .csv files may be unpacked.
-    part
-        ``"train"``, ``"validate"`` or ``"test"`` of the owners' split; None takes all.
-    views
-        Values of ``ViewPosition``, for example ``"AP"``, ``"PA"`` and ``"LATERAL"``; None: all.
-    uncertain, blank
-        As in :func:`chexpert`: both files come from the same labeller.
-
-    Returns
-    -------
-    MultiLabelData
-        Ids are the ``dicom_id``, groups the ``subject_id``; columns ``view`` and ``study``. An
-        image has the labels of its study; images of a study without labels are left out.
-    """
-    _check_part(part, (None, "train", "validate", "test"))
-    home = Path(folder)
-
+def _mimic(folder: Path, names: Sequence[str]) -> Records:
     def table(kind: str) -> Path:
-        names = [f"mimic-cxr-2.0.0-{kind}.csv.gz", f"mimic-cxr-*-{kind}.csv*"]
-        return find(home, names, MIMIC)
+        patterns = [f"mimic-cxr-2.0.0-{kind}.csv.gz", f"mimic-cxr-*-{kind}.csv*"]
+        return find(folder, patterns, MIMIC)
 
-    names = _chosen(labels, _LABELLED, PAPER_LABELS["mimic"])
-    (studies,), Y = _labelled(table("chexpert"), MIMIC, ("study_id",), names, uncertain, blank)
+    (studies,), Y = _labelled(table("chexpert"), MIMIC, ("study_id",), names)
     row_of = {study: row for row, study in enumerate(studies.tolist())}
     if len(row_of) < len(studies):  # one row would label the images of another
         raise InputError("folder", "must have one row of labels a study, and some study has two")
     facts = ("dicom_id", "subject_id", "study_id", "ViewPosition")
     dicom, subject, study, view = columns(table("metadata"), facts, MIMIC)
     row = np.array([row_of.get(study_id, -1) for study_id in study.tolist()], dtype=np.int64)
-    keep = row >= 0
-    if part is not None:
-        name, side = columns(table("split"), ("dicom_id", "split"), MIMIC)
-        keep &= np.isin(dicom, name[side == part])
-    data = MultiLabelData(
-        X=None,
-        Y=Y[row],
-        label_names=names,
-        ids=dicom,
-        groups=subject,
-        columns={"view": view, "study": study},
-        name="mimic" if part is None else f"mimic {part}",
-    )
 
     def paths(some: MultiLabelData) -> list[Path]:
         assert some.groups is not None
         return [
-            home / "files" / f"p{who[:2]}" / f"p{who}" / f"s{what}" / f"{name}.jpg"
+            folder / "files" / f"p{who[:2]}" / f"p{who}" / f"s{what}" / f"{name}.jpg"
             for who, what, name in zip(some.groups, some.columns["study"], some.ids, strict=True)
         ]
 
-    return _taken(data.take(keep), MIMIC, views, size if images else None, paths)
+    data = _data("mimic", Y[row], names, dicom, subject, view=view, study=study)
+    return data.take(row >= 0), paths
 
 
-def padchest(
-    folder: str | Path,
-    *,
-    labels: str | Sequence[str] = "paper",
-    views: Sequence[str] | None = FRONTAL,
-    images: bool = True,
-    size: Size = 224,
-) -> MultiLabelData:
-    """Read PadChest: 160,868 chest X-rays of Hospital San Juan (Alicante), in 174 findings.
-
-    Parameters
-    ----------
-    folder
-        The folder with ``PADCHEST_chest_x_ray_images_labels_160K_01.02.19.csv`` (or .csv.gz) and
-        the images, flat or in subfolders 0, 1, ... as their archives are numbered; or that file.
-    labels
-        The 15 labels of the paper, or some of their names; :data:`PADCHEST_WORDS` says of which
-        findings.
-    views
-        Values of ``Projection``: ``"PA"``, ``"AP"``, ``"AP_horizontal"``, ``"L"``; None: all.
-
-    Returns
-    -------
-    MultiLabelData
-        Ids are the ``ImageID``, groups the ``PatientID``; columns ``view``, ``method``
-        (``"Physician"`` or ``"RNN_model"``) and ``findings`` as they are written. No label is
-        missing or uncertain; records without a list of findings are left out.
-    """
-    names = _chosen(labels, PAPER_LABELS["padchest"], PAPER_LABELS["padchest"])
+def _padchest(folder: Path, names: Sequence[str]) -> Records:
     file = _table(folder, ["PADCHEST_*.csv", "PADCHEST_*.csv.gz"], PADCHEST)
     facts = ("ImageID", "ImageDir", "PatientID", "Projection", "MethodLabel", "Labels")
-    name, folder_name, patient, view, method, listed = columns(file, facts, PADCHEST)
+    name, part, patient, view, method, listed = columns(file, facts, PADCHEST)
 
     @cache  # many records have the same findings
     def votes(text: str) -> list[bool]:
@@ -249,54 +190,20 @@ def padchest(
             for label in names
         ]
 
-    data = MultiLabelData(
-        X=None,
-        Y=np.array([votes(text) for text in listed.tolist()], np.int8).reshape(-1, len(names)),
-        label_names=names,
-        ids=name,
-        groups=patient,
-        columns={"view": view, "method": method, "findings": listed},
-        name="padchest",
-    )
-    folder_of = dict(zip(name.tolist(), folder_name.tolist(), strict=True))
+    folder_of = dict(zip(name.tolist(), part.tolist(), strict=True))
 
     def paths(some: MultiLabelData) -> list[Path]:
         home = file.parent  # flat, or in numbered folders
         places = [(home / folder_of[image] / image, home / image) for image in some.ids.tolist()]
         return [numbered if numbered.is_file() else flat for numbered, flat in places]
 
-    usable = data.take(~np.isin(listed, ("", "nan")))
-    return _taken(usable, PADCHEST, views, size if images else None, paths)
+    Y = [votes(text) for text in listed.tolist()]
+    more = {"view": view, "method": method, "findings": listed}
+    data = _data("padchest", Y, names, name, patient, **more)
+    return data.take(~np.isin(listed, ("", "nan"))), paths
 
 
-def nih(
-    folder: str | Path,
-    part: str | None = None,
-    *,
-    labels: str | Sequence[str] = "all",
-    views: Sequence[str] | None = FRONTAL,
-    images: bool = True,
-    size: Size = 224,
-) -> MultiLabelData:
-    """Read NIH ChestX-ray14: 112,120 frontal chest X-rays of the NIH Clinical Center.
-
-    Parameters
-    ----------
-    folder
-        The folder with ``Data_Entry_2017_v2020.csv`` (or .csv.gz, or the older one) and the images
-        in ``images`` or ``images_001/images``, ...; or the .csv file itself.
-    part
-        ``"train_val"`` or ``"test"`` of the owners' lists, which share no patient; None: all.
-    views
-        ``"AP"``, ``"PA"`` or both.
-
-    Returns
-    -------
-    MultiLabelData
-        Ids are file names; column ``view``. No label is missing.
-    """
-    _check_part(part, (None, "train_val", "test"))
-    names = _chosen(labels, PAPER_LABELS["nih"], PAPER_LABELS["nih"])
+def _nih(folder: Path, names: Sequence[str]) -> Records:
     file = _table(folder, ["*Data_Entry_2017*.csv*"], NIH)
     facts = ("Image Index", "Finding Labels", "Patient ID", "View Position")
     image, listed, patient, view = columns(file, facts, NIH)
@@ -310,19 +217,6 @@ def nih(
             raise InputError(f"{file}: a finding must be one of the 14", sealed=sealed)
         return [name in findings for name in names]
 
-    data = MultiLabelData(
-        X=None,
-        Y=np.array([votes(text) for text in listed.tolist()], np.int8).reshape(-1, len(names)),
-        label_names=names,
-        ids=image,
-        groups=patient,
-        columns={"view": view},
-        name="nih" if part is None else f"nih {part}",
-    )
-    if part is not None:
-        members = lines_of(file.parent / f"{part}_list.txt", NIH)
-        data = data.take(np.isin(image, [line.strip() for line in members]))
-
     def paths(some: MultiLabelData) -> list[Path]:
         home = file.parent / "images"  # or one folder for each archive
         files = {} if home.is_dir() else {p.name: p for p in home.parent.glob("images_*/images/*")}
@@ -330,20 +224,26 @@ def nih(
             raise absent(f"the folder {home}", NIH)
         return [files.get(name, home / name) for name in some.ids.tolist()]
 
-    return _taken(data, NIH, views, size if images else None, paths)
+    Y = [votes(text) for text in listed.tolist()]
+    return _data("nih", Y, names, image, patient, view=view), paths
+
+
+# All labels of each set, its reader, and where it comes from.
+_SETS: Mapping[str, tuple[Sequence[str], Callable[[Path, Sequence[str]], Records], str]] = {
+    "chexpert": (_LABELLED, _chexpert, CHEXPERT),
+    "mimic": (_LABELLED, _mimic, MIMIC),
+    "padchest": (PAPER_LABELS["padchest"], _padchest, PADCHEST),
+    "nih": (PAPER_LABELS["nih"], _nih, NIH),
+}
+chexpert, mimic, padchest, nih = (partial(chest, kind) for kind in _SETS)
 
 
 # -- what they share -------------------------------------------------------------------------------
 
 
-def _check_part(part: Any, known: Sequence[str | None]) -> None:
-    if part not in known:
-        raise InputError("part", f"must be one of {', '.join(map(str, known))}", part)
-
-
-def _table(given: str | Path, patterns: Sequence[str], source: str) -> Path:
+def _table(given: Path, patterns: Sequence[str], source: str) -> Path:
     """Return the table itself, or where it lies in a folder."""
-    return Path(given) if Path(given).is_file() else find(Path(given), patterns, source)
+    return given if given.is_file() else find(given, patterns, source)
 
 
 def _chosen(
@@ -359,34 +259,6 @@ def _chosen(
     if unknown or not labels:
         raise InputError("labels", f"must be some of {', '.join(every)}; got {unknown or labels}")
     return tuple(labels)
-
-
-def _taken(
-    data: MultiLabelData,
-    source: str,
-    views: Sequence[str] | None,
-    size: Size | None,
-    paths: Callable[[MultiLabelData], Sequence[Path]],
-) -> MultiLabelData:
-    """Return the records that were taken in one of the ``views``, with their images.
-
-    Images are grey and cropped to the middle, the first must be there; without a ``size`` none are.
-    """
-    if views is not None:
-        if isinstance(views, str) or not views:
-            raise InputError("views", "must be a list of views", views)
-        views_there = ", ".join(sorted(set(data.columns["view"].tolist()) - {""}))
-        data = data.take(np.isin(data.columns["view"], list(views)))
-        if not len(data):
-            rule = "must be views that records have"
-            raise InputError("views", rule, views, sealed=f"there are {views_there}")
-    if size is None:
-        return data
-    files = paths(data)
-    if len(files) and not files[0].is_file():
-        raise absent("the image of the first record", source, sealed=f"it is {files[0]}")
-    X = Images(paths=[str(file) for file in files], size=size, channels=1, fit="crop")
-    return replace(data, X=X)
 
 
 def _findings(text: str, file: Path) -> set[str]:
@@ -411,20 +283,13 @@ def _patient(path: str, file: Path) -> str:
 
 
 def _labelled(
-    file: Path,
-    source: str,
-    facts: Sequence[str],
-    names: Sequence[str],
-    uncertain: str,
-    blank: str,
+    file: Path, source: str, facts: Sequence[str], names: Sequence[str]
 ) -> tuple[list[Texts], Labels]:
-    """Return facts, and the labels of what the CheXpert labeller wrote: 1, 0, -1 (uncertain), none.
+    """Return columns of facts, and the labels that the CheXpert labeller wrote.
 
-    A disease that a report does not mention is 0 where it has no finding at all.
+    What is uncertain or blank is missing; a disease that a report does not mention is 0 where it
+    has no finding at all.
     """
-    for argument, value in (("uncertain", uncertain), ("blank", blank)):
-        if value not in _POLICIES:
-            raise InputError(argument, f"must be one of {', '.join(_POLICIES)}", value)
     needed = list(dict.fromkeys(("No Finding", *names)))
     written = ["Pleural Effusion" if name == "Effusion" else name for name in needed]
     read = columns(file, [*facts, *written], source)
@@ -436,10 +301,9 @@ def _labelled(
             sealed = f"the cell is {shown(error.args[0])}"
             raise InputError(f"{file}: {name} must be 1, 0, -1 or blank", sealed=sealed) from None
     healthy = codes["No Finding"] == 1
-    Y = np.stack([codes[name] for name in names], axis=1)
-    for code, name in zip(Y.T, names, strict=True):
+    for name, code in codes.items():
+        blank = code == _BLANK
+        code[blank] = MISSING
         if name not in _NOT_A_DISEASE:
-            code[healthy & (code == _BLANK)] = 0
-    Y[Y == _UNCERTAIN] = _POLICIES[uncertain]
-    Y[Y == _BLANK] = _POLICIES[blank]
-    return read[: len(facts)], Y
+            code[healthy & blank] = 0
+    return read[: len(facts)], np.stack([codes[name] for name in names], axis=1)

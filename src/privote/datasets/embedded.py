@@ -55,7 +55,7 @@ class Scenes:
     Attributes
     ----------
     X_private, X_public, X_test
-        float32 (scenes, 256) in [0, 1], row by row; ``images`` puts them back into shape.
+        float32 (scenes, 256) in [0, 1]: images of 16 x 16 pixels, row by row.
     Y_private, Y_public, Y_test
         int8 (scenes, 10), 1 where the digit is present. ``Y_public`` is the truth and is there for
         evaluation only: whoever labels the public scenes must not read it.
@@ -86,10 +86,6 @@ class Scenes:
     def __repr__(self) -> str:
         sizes = f"private={len(self.X_private)}, public={len(self.X_public)}"
         return f"Scenes({sizes}, test={len(self.X_test)}, seed={self.seed})"
-
-    def images(self, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return rows of pixels (scenes, 256) as images (scenes, 16, 16)."""
-        return X.reshape(len(X), GRID * SIDE, GRID * SIDE)
 
 
 def slots_of(X: Any) -> npt.NDArray[Any]:

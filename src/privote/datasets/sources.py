@@ -15,29 +15,12 @@ import numpy.typing as npt
 from privote.errors import InputError
 from privote.votes.tables import cells, lines
 
-MULAN = (
-    "the Mulan collection is at https://mulan.sourceforge.net/datasets-mlc.html (open; an .arff "
-    "file comes with an .xml file that names the labels)"
-)
-VOC2012 = (
-    "Pascal VOC 2012 is at http://host.robots.ox.ac.uk/pascal/VOC/voc2012/ (open; unpack "
-    "VOCtrainval_11-May-2012.tar)"
-)
-CHEXPERT = (
-    "CheXpert is at https://stanfordmlgroup.github.io/competitions/chexpert/ (Stanford, after "
-    "registration and a research use agreement)"
-)
-MIMIC = (
-    "MIMIC-CXR-JPG is at https://physionet.org/content/mimic-cxr-jpg/ (PhysioNet, credentialed "
-    "access: training course and data use agreement)"
-)
-PADCHEST = (
-    "PadChest is at https://bimcv.cipf.es/bimcv-projects/padchest/ (BIMCV and University of "
-    "Alicante, after accepting the terms of use)"
-)
-NIH = (
-    "NIH ChestX-ray14 is at https://nihcc.app.box.com/v/ChestXray-NIHCC (NIH Clinical Center, open)"
-)
+MULAN = "it is at https://mulan.sourceforge.net/datasets-mlc.html (.arff, and .xml of the labels)"
+VOC2012 = "it is at http://host.robots.ox.ac.uk/pascal/VOC/voc2012/ (VOCtrainval_11-May-2012.tar)"
+CHEXPERT = "CheXpert is at https://stanfordmlgroup.github.io/competitions/chexpert/ (registration)"
+MIMIC = "MIMIC-CXR-JPG is at https://physionet.org/content/mimic-cxr-jpg/ (credentialed access)"
+PADCHEST = "PadChest is at https://bimcv.cipf.es/bimcv-projects/padchest/ (terms of use)"
+NIH = "NIH ChestX-ray14 is at https://nihcc.app.box.com/v/ChestXray-NIHCC (open)"
 
 
 def absent(what: str | Path, source: str, *, sealed: str | None = None) -> InputError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 import warnings
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from privote.errors import InputError, PrivoteWarning, shown
 from privote.files import check_file
 from privote.votes.arrays import ArrayFile
-from privote.votes.cells import ODD, VOTE_WORDS, YesNo, cell_of, is_gap, number
+from privote.votes.cells import VOTE_WORDS, YesNo, cell_of, is_gap, number
 from privote.votes.names import identity
 from privote.votes.tables import (
     TABLES,
@@ -74,8 +75,11 @@ def table(
 def as_numbers(data: MultiLabelData) -> MultiLabelData:
     """Return a raw table whose features are numbers as they stand with these; refuse another."""
     raw: RawTable = data.X
-    numbers = np.stack([_numbers(raw, name) for name in raw.columns], axis=1)
-    return replace(data, X=numbers)
+    rule = "must be a finite number, like every feature; name the `features`, or the column that "
+    rule += "names records or persons with `id_column` or `group_column`"
+    return replace(
+        data, X=raw.values(raw.columns, _numbers, rule, odd=-math.inf).astype(np.float32)
+    )
 
 
 def raw_table(
@@ -173,44 +177,22 @@ def _arrays(file: Path, labels: Sequence[str]) -> MultiLabelData:
     )
 
 
-def _numbers(raw: RawTable, name: str) -> npt.NDArray[np.float32]:
-    values: list[float] = []
-    for row, cell in enumerate(raw.columns[name].tolist()):
+def _numbers(column: Sequence[Any]) -> npt.NDArray[np.float64]:
+    """Return a column as numbers, minus infinity for what is none."""
+
+    def value(cell: Any) -> float:
         try:
-            value = number(cell)
+            found = number(cell)
         except (TypeError, ValueError, OverflowError):
-            value = None
-        if value is None:
-            raise InputError(
-                raw.at(row, name),
-                "must be a finite number, like every feature; name the `features`, or the column "
-                "that names records or persons with `id_column` or `group_column`",
-                sealed=_cell(cell),
-            )
-        values.append(value)
-    return np.array(values, np.float32)
+            found = None
+        return -math.inf if found is None else found
+
+    return np.array([value(cell) for cell in column])
 
 
 def labels_of(raw: RawTable, names: Sequence[str]) -> npt.NDArray[np.int8]:
     """Return columns that are labels: (records, labels) of 1, 0 and -1 for unknown."""
-    Y = np.empty((len(raw), len(names)), np.int8)
-    says = YesNo()
-    for column, name in enumerate(names):
-        cells = raw.columns[name].tolist()
-        Y[:, column] = says.read(cells)
-        odd = np.flatnonzero(Y[:, column] == ODD)
-        if len(odd):
-            row = int(odd[0])
-            raise InputError(
-                raw.at(row, name),
-                f"must be a label: {VOTE_WORDS} (unknown)",
-                sealed=_cell(cells[row]),
-            )
-    return Y
-
-
-def _cell(value: Any) -> str:
-    return f"the cell is {shown(value)}"
+    return raw.values(names, YesNo().read, f"must be a label: {VOTE_WORDS} (unknown)")
 
 
 def names_in(raw: RawTable, column: str, *, differ: bool) -> Column:
@@ -221,7 +203,7 @@ def names_in(raw: RawTable, column: str, *, differ: bool) -> Column:
         if not name:
             whose = "the record" if differ else "the person this record belongs to"
             rule = f"must name {whose}, by a text or an integer below 2^53"
-            raise InputError(raw.at(row, column), rule, sealed=_cell(cells[row]))
+            raise InputError(raw.at(row, column), rule, sealed=f"the cell is {shown(cells[row])}")
         first = seen.setdefault(name, row)
         if differ and first != row:
             raise InputError(

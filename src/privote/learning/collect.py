@@ -47,7 +47,7 @@ from ..votes.cube import StoredArray, Threshold, block_queries, check_shape, che
 from ..votes.names import check_names, in_order
 from ..votes.tables import TABLES, RawTable, is_frame, is_records, open_table
 from .rows import Floats, Progress, count_rows, label_probabilities, row_size
-from .students.saving import SUFFIX, SavedStudent, load_student
+from .saving import SUFFIX, SavedStudent, load_student
 from .workers import each, on_workers, one_thread
 
 ARRAYS = (".npy", ".npz", ".zarr")

@@ -8,7 +8,7 @@ in between is resumed from what was committed, without another draw.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,6 @@ class Records:
         Public rows of the same kind, if any.
     ids, groups
         (records,): names of the records, and of the persons they belong to.
-    classes
-        The set of classes, where ``y`` has one axis.
     """
 
     X: Any
@@ -43,7 +41,6 @@ class Records:
     public: Any = None
     ids: Any = None
     groups: Any = None
-    classes: Sequence[Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,15 +20,14 @@ from ..ledger import Account, Budget, Ledger
 from ..release import Release
 from ..votes.tables import RawTable, as_csv, open_table
 from .delivery import Delivery, Records
-from .direct.noise import Noise
 from .embedding import Landmarks
 from .methods import check_method, expected
-from .networks.architectures import IMAGE_NETWORKS
-from .networks.image import ImageNetwork
+from .mixmatch import MixMatchClassifier
+from .networks import IMAGE_NETWORKS, ImageNetwork
+from .noise import Noise
 from .pictures import LITE, PICTURE_NETWORKS, PictureEncoder, is_pictures
 from .private import PrivateClassifier
 from .scoring import Holdout, Score, cells_of, drawn, people, request_of
-from .students.mixmatch import MixMatchClassifier
 from .texts import AUTO, MINILM, WORDS, TextNetwork
 
 FIGURES = ("ACC", "BAC", "AUC", "MAP")

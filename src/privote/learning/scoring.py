@@ -21,9 +21,9 @@ from ..datasets import MultiLabelData
 from ..errors import InputError, positive
 from ..guarantees import GAUSSIAN, PERSON, RECORD, Guarantee, worded
 from ..ledger import Account, Budget, Outcome, Request, Run, digest_of
-from .direct.noise import Noise
+from .noise import Noise
 from .rows import Floats, Labels, check_groups, fraction
-from .teachers.training import partition_key
+from .teachers import partition_key
 
 SCORE = "score"
 _CELLS = ("hits", "false alarms", "misses", "rightly no")

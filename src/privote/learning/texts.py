@@ -22,7 +22,7 @@ import numpy as np
 
 from ..errors import InputError, missing_extra
 from .features import Features, Progress, embedded
-from .networks.architectures import one_torch_thread, require_torch
+from .networks import one_torch_thread, require_torch
 from .rows import worded
 
 AUTO, WORDS, MINILM = "auto", "words", "minilm"

@@ -393,6 +393,10 @@ class Ledger(Book):
         named = canonical(["secret", purpose, self.state.known(dataset)])
         return bytes.fromhex(self._chain.seal(named))
 
+    def signing_seed(self) -> bytes:
+        """Return the 32 secret bytes behind the key that signs exports: of a ledger, the same."""
+        return bytes.fromhex(self._chain.seal(canonical(["secret", "signature"])))
+
     # -- reading -----------------------------------------------------------------------------------
 
     def published(self) -> list[dict[str, Any]]:

@@ -21,8 +21,19 @@ from ..entropy import WIDEST_ROUNDED
 from ..errors import InputError, UnavailableError, finite
 from ..ledger import Budget
 from ..planning.budget import least
-from .mechanisms import NoisyBits, NoisyCounts, Peeling, PollMechanism, epsilon_of
-from .outcomes import Greedy, PollOutcome, PollSize, Quota, Seats, outcome_of
+from .mechanisms import (
+    Greedy,
+    NoisyBits,
+    NoisyCounts,
+    Peeling,
+    PollMechanism,
+    PollOutcome,
+    PollSize,
+    Quota,
+    Seats,
+    epsilon_of,
+    outcome_of,
+)
 
 _CLOSE = 1e-4  # how far above the least noise that fits the search may stop, relative
 _WORTH = 0.01  # how much less noise a poll on its own must take to be searched

@@ -18,7 +18,6 @@ import numpy as np
 
 from privote import metrics
 from privote._version import written
-from privote.accounting.renyi import rounded_up
 from privote.datasets import Split, TeacherVotes, load_patients, load_teacher_votes
 from privote.datasets.tables import write_table
 from privote.errors import PrivoteWarning, whole
@@ -26,12 +25,11 @@ from privote.guarantees import SIMULATED
 from privote.labelling import label
 from privote.learning import PrivateClassifier
 from privote.learning.jobs import FIGURES
-from privote.learning.students.classifiers import LinearStudent
+from privote.learning.students import LinearStudent
 from privote.learning.tables import TableEncoder
 from privote.release import Release
 
-from .page import Command, Section, TableBlock, drawn, write_page
-from .plots import bars
+from .page import Command, Section, TableBlock, write_page
 from .tables import FIGURES_MEAN, Column, plain
 
 EPSILONS, DELTA = (8.0, 2.0), 1e-5
@@ -41,7 +39,7 @@ LABELS = [
     *(Column(key=name, digits=2) for name in ("votes on", "epsilon", "ones")),
     *(
         Column(key=f"{kind} {figure}", heading=f"{kind}\n{figure}", digits=2)
-        for kind in ("expected", "actual", "true")
+        for kind in ("expected", "actual")
         for figure in ("precision", "recall")
     ),
 ]
@@ -55,8 +53,7 @@ LABELS_MEAN = (
     "on pictures. Noisy tallies of their votes are released, and a label is 1 where most "
     "teachers probably want it. Expected: the quality that the release estimates for its own "
     "labels, against the teachers' noise-free majority (a dash: it cannot be estimated). Actual: "
-    "the same comparison with the real majority, which only the owner of the votes can make. "
-    "True: against the true labels, of which the teachers miss more than half even without noise."
+    "the same comparison with the real majority, which only the owner of the votes can make."
 )
 _NEXT = """\
 # the private model, from CSV files, with a page and a statement to sign
@@ -99,8 +96,8 @@ def run_demo(
             intro="A model of a table, and labels from real votes, under differential privacy. All "
             "data here are public, so both are compared with the truth.",
             sections=[
-                _section("A model of a table", models, MODELS, "AUC", MODELS_MEAN, *reasons),
-                _section("Labels from real votes", labels, LABELS, "actual precision", LABELS_MEAN),
+                _section("A model of a table", models, MODELS, MODELS_MEAN, *reasons),
+                _section("Labels from real votes", labels, LABELS, LABELS_MEAN),
                 Section(heading="How to repeat this run", blocks=[Command(text=command)]),
             ],
             notices=[] if seed is None else [SIMULATED],
@@ -164,27 +161,19 @@ def _label(folder: Path, queries: int, seed: int | None) -> Rows:
 
 def _judged(release: Release, real: TeacherVotes) -> dict[str, Any]:
     """Return what a release says about its labels, and what they are like."""
-    quality: dict[str, Any] = {"expected": release.quality or {}}
     majority = 2 * real.votes[: release.answered].sum(axis=1) > release.guarantee.voters
-    wanted = {"actual": majority, "true": real.truth[: release.answered]}
-    for kind, cells in wanted.items():
-        figures = metrics.multilabel(cells, release.probabilities, release.labels)
-        quality[kind] = {"precision": figures["OP"], "recall": figures["OR"]}
-    row = {"epsilon": release.epsilon, "ones": release.labels.sum()}
-    return row | {
-        f"{kind} {figure}": figures.get(figure)
-        for kind, figures in quality.items()
-        for figure in ("precision", "recall")
+    figures = metrics.multilabel(majority, release.probabilities, release.labels)
+    quality, names = release.quality or {}, {"precision": "OP", "recall": "OR"}
+    return {
+        "epsilon": release.epsilon,
+        "ones": release.labels.sum(),
+        **{f"expected {name}": quality.get(name) for name in names},
+        **{f"actual {name}": figures[figure] for name, figure in names.items()},
     }
 
 
-def _section(heading: str, rows: Rows, columns: list[Column], figure: str, *texts: str) -> Section:
-    """Return a table of results, with one column drawn, and what they mean."""
-    values = {}
-    for row in rows:
-        cost = "" if row["epsilon"] is None else f", ε = {rounded_up(row['epsilon'], 3)}"
-        values[f"{row.get('model') or row['votes on']}{cost}"] = row[figure] or 0.0
-    drawing = drawn(f"{figure}, of each row.", lambda: bars(values, title=heading, axis=figure))
+def _section(heading: str, rows: Rows, columns: list[Column], *texts: str) -> Section:
     caption = f"Compared with the truth; delta {DELTA:g}."
-    table = TableBlock(caption=caption, rows=rows, columns=columns)
-    return Section(heading=heading, blocks=[table, drawing, *texts])
+    return Section(
+        heading=heading, blocks=[TableBlock(caption=caption, rows=rows, columns=columns), *texts]
+    )

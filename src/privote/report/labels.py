@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from privote.accounting.renyi import rounded_up
 from privote.guarantees import SIMULATED, Guarantee
 from privote.mechanisms import ABSTAIN
 from privote.mechanisms.base import Bools
@@ -21,7 +20,7 @@ from privote.release import Release, expected, forecast_in_words, of_asked, rows
 
 from .page import Block, Section, TableBlock, drawn, listed, write_page
 from .plots import by_probability
-from .tables import bill
+from .tables import bill, cost_in_words
 
 
 def notices(guarantee: Guarantee, release: Release | None) -> list[str]:
@@ -64,19 +63,11 @@ def write_label_page(path: Path, release: Release) -> Path:
 
 def _opening(release: Release) -> str:
     """Return what a page begins with: what was released, at which price, and how good it is."""
-    guarantee = release.guarantee
-    cost = (
-        "a sealed epsilon" if release.epsilon is None else f"ε = {rounded_up(release.epsilon, 4)}"
-    )
-    quality = f" {_sentence(expected(release))}" if release.forecast is None else ""
+    quality = f"\n\n{expected(release).removesuffix('.')}." if release.forecast is None else ""
     return (
-        f"{of_asked(release)} queries were labelled by the votes of {guarantee.voters:,} voters "
-        f"under differential privacy, with {cost} and δ = {rounded_up(guarantee.delta)}.{quality}"
+        f"{of_asked(release)} queries were labelled by the votes of {release.guarantee.voters:,} "
+        f"voters, {cost_in_words(release.guarantee)}.{quality}"
     )
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
 
 
 def labels_section(release: Release, names: Sequence[str] | None = None) -> Section:

@@ -20,7 +20,6 @@ from privote._version import __version__
 from privote.errors import InputError, MissingExtraError
 from privote.guarantees import OWNER_ONLY, Fact
 
-from .plots import SEALED
 from .tables import Column, Row, cell, columns_of, is_cost, is_numeric, is_sealed, mark_name
 
 _NOTICES = ("warnings", "simulated")  # facts that stand on top of a page
@@ -121,12 +120,7 @@ class Section:
     @property
     def sealed(self) -> bool:
         """True if something in it is for the owner's eyes."""
-        return any(
-            is_sealed(block.rows)
-            if isinstance(block, TableBlock)
-            else isinstance(block, Figure) and SEALED in block.svg
-            for block in self.blocks
-        )
+        return any(is_sealed(block.rows) for block in self.blocks if isinstance(block, TableBlock))
 
 
 # -- as HTML -------------------------------------------------------------------------------------
@@ -159,8 +153,7 @@ def render_page(
     notices
         Things every reader must see first, such as "Simulated: drawn with a seed."
     sealed
-        Must be True if a table or figure holds numbers for the owner's eyes; the page then says so
-        on top.
+        Must be True if a table holds numbers for the owner's eyes; the page then says so on top.
     one_sheet
         True for what hangs on a wall: no contents, and small on paper.
     """
@@ -199,7 +192,8 @@ def _kept_together(value: Any) -> Any:
 
 
 def _paragraphs(text: str) -> list[str]:
-    return [" ".join(part.split()) for part in text.split("\n\n") if part.strip()]
+    parts = [" ".join(part.split()) for part in text.split("\n\n") if part.strip()]
+    return [part[:1].upper() + part[1:] for part in parts]
 
 
 def _number(column: Column, block: TableBlock) -> Markup:

@@ -18,8 +18,6 @@ from privote.errors import missing_extra
 
 from .tables import cell
 
-SEALED = ' data-sealed="true"'  # in a drawing that shows numbers for the owner's eyes
-
 _WIDTH = 7.0  # inches at 100 pixels: 700 pixels
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#7F7F7F")
 MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -91,7 +89,7 @@ def legend(figure: Any) -> None:
     figure.legend(loc="outside lower left", ncols=2, handlelength=3.2, columnspacing=1.6)
 
 
-def svg_of(figure: Any, alt: str, *, sealed: bool = False) -> str:
+def svg_of(figure: Any, alt: str) -> str:
     """Return the figure as an SVG element that follows the reader's colours."""
     out = StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
@@ -107,7 +105,7 @@ def svg_of(figure: Any, alt: str, *, sealed: bool = False) -> str:
     return (
         f'<svg {names} class="privote-figure" viewBox="0 0 {width} {height}" width="700" '
         f'height="{round(700 * height / width)}" color="#1c2530" role="img" '
-        f'aria-label="{escape(alt)}"{SEALED if sealed else ""}><style>{_STYLE}</style>{body}'
+        f'aria-label="{escape(alt)}"><style>{_STYLE}</style>{body}'
     )
 
 
@@ -189,45 +187,3 @@ def by_probability(parts: Mapping[str, Sequence[int]], *, title: str, axis: str)
             f"{part}: " + ", ".join(map(cell, counts)) for part, counts in parts.items()
         )
         return svg_of(figure, f"{title}. Labels by {axis}, in equal steps from 0 to 1. {said}.")
-
-
-def by_parameter(
-    series: Mapping[str, Mapping[float, float]],
-    *,
-    title: str,
-    parameter: str,
-    quantity: str,
-    sealed: bool = False,
-) -> str:
-    """Return lines: a quantity against a parameter.
-
-    Parameters
-    ----------
-    series
-        For each line, a dict from the parameter to the quantity; at most six.
-    title
-        What stands above the figure.
-    parameter, quantity
-        What stands along the axes.
-    sealed
-        True if the numbers are for the owner's eyes.
-    """
-    with sheet(4.3) as (figure, (axes,)):
-        looks = zip(PALETTE, MARKERS, DASHES, strict=True)
-        for (name, line), (colour, marker, dash) in zip(series.items(), looks, strict=False):
-            xs = sorted(line)
-            ys = [line[x] for x in xs]
-            axes.plot(xs, ys, color=colour, marker=marker, linestyle=dash, linewidth=2, label=name)
-        axes.grid(axis="both")
-        axes.set_xlabel(parameter)
-        axes.set_ylabel(quantity)
-        heading(axes, title)
-        legend(figure)
-        said = "; ".join(_ends(name, line) for name, line in series.items())
-        alt = f"{title}. {quantity} against {parameter}. {said}."
-        return svg_of(figure, alt, sealed=sealed)
-
-
-def _ends(name: str, line: Mapping[float, float]) -> str:
-    ends = (f"{cell(line[x])} at {x:.3g}" for x in (min(line), max(line)))
-    return f"{name}: {', '.join(ends)}"

@@ -10,7 +10,7 @@ from privote.accounting.renyi import rounded_up
 from privote.guarantees import OWNER_ONLY, SIMULATED
 from privote.polls import PollResult, Share
 from privote.polls.planning import PollPlan
-from privote.polls.result import UNCERTAIN, marked
+from privote.polls.poll import UNCERTAIN, marked
 
 from .page import Bar, Block, Section, TableBlock, listed, render_page
 from .tables import bill

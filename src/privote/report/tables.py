@@ -20,7 +20,7 @@ from rich.text import Text
 from privote.accounting.renyi import rounded_up
 from privote.errors import InputError, printable
 from privote.guarantees import OWNER_ONLY, SANITIZED, UNCONDITIONAL, Guarantee
-from privote.polls.result import UNCERTAIN
+from privote.polls.poll import UNCERTAIN
 
 Row = Mapping[str, Any]
 
@@ -198,6 +198,17 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def cost_in_words(guarantee: Guarantee) -> str:
+    """Return what a page's first sentence says of the guarantee."""
+    delta = f"δ = {rounded_up(guarantee.delta)}"
+    if guarantee.epsilon is None:
+        return "with a sealed ε, which depends on the votes: this is not differential privacy"
+    cost = f"ε = {rounded_up(guarantee.epsilon, 4)} and {delta}"
+    if guarantee.mark == SANITIZED:
+        return f"with {cost}, which hold for these votes only: this is not differential privacy"
+    return f"under differential privacy with {cost}"
 
 
 def bill(

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from privote.accounting.renyi import rounded_up
 from privote.guarantees import OWNER_ONLY, PERSON, Fact
 from privote.learning.jobs import Judgement, Outcome
 from privote.learning.methods import LITTLE, doubts_of, evidence, expected, kept
@@ -17,9 +16,8 @@ from privote.learning.scoring import Score
 from privote.release import expected as expected_of
 
 from .labels import labels_section, notices
-from .page import Block, Command, Section, TableBlock, drawn, listed, write_page
-from .plots import by_parameter
-from .tables import FIGURES_MEAN, bill
+from .page import Block, Command, Section, TableBlock, listed, write_page
+from .tables import FIGURES_MEAN, bill, cost_in_words
 
 MODEL, OWNERS, OWNERS_PAGE = "student.student", "for-the-owner.json", "for-the-owner.html"
 UNCOVERED = "computed on private rows, not covered by epsilon and delta"
@@ -121,12 +119,11 @@ def write_training_page(path: Path, outcome: Outcome, *, digest: str, command: s
         ),
         Section(heading="How to repeat this run", blocks=[Command(text=command)]),
     ]
-    cost = "a sealed ε" if guarantee.epsilon is None else f"ε = {rounded_up(guarantee.epsilon, 4)}"
     return write_page(
         path,
         title="A model of private records",
-        intro=f"A model of {outcome.fitted.numbers_.protected}, by {outcome.fitted.method_}, under "
-        f"differential privacy with {cost} and δ = {rounded_up(guarantee.delta)}.{auc}",
+        intro=f"A model of {outcome.fitted.numbers_.protected}, by {outcome.fitted.method_}, "
+        f"{cost_in_words(guarantee)}.{auc}",
         sections=sections,
         notices=[*notices(guarantee, release), *doubts_of(outcome.fitted.numbers_)],
     )
@@ -195,17 +192,13 @@ def judged(judgement: Judgement) -> Section:
                 caption="The same for each label, and how many test rows have it.",
                 rows=[{**row, **mark} for row in judgement.by_label],
             ),
-            drawn(
-                "How often a label was true, against the probability that the student gave it. "
-                "On the straight line the probabilities are calibrated. The thresholds need only "
-                "the order of the probabilities.",
-                lambda: by_parameter(
-                    {"student": judgement.reliability, "calibrated": {0.0: 0.0, 1.0: 1.0}},
-                    title="Reliability",
-                    parameter="predicted probability",
-                    quantity="share of true labels",
-                    sealed=private,
-                ),
+            TableBlock(
+                caption="How often a label was true, by the probability that the student gave it, "
+                "in tenths. Equal numbers are calibrated; the thresholds need only the order.",
+                rows=[
+                    {"predicted": chance, "true": share, **mark}
+                    for chance, share in judgement.reliability.items()
+                ],
             ),
         ],
     )

@@ -24,7 +24,7 @@ from functools import lru_cache
 from io import BytesIO
 from itertools import product
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,7 @@ from ..files import (
     name_of,
     why,
 )
-from .cube import Ballots, StoredArray, Threshold, block_queries, check_shape
+from .cube import Ballots, Reading, StoredArray, block_queries, check_shape
 from .names import listed
 from .tables import as_csv, of_table, open_table
 
@@ -67,21 +67,11 @@ _ORDER = (
 Array = npt.NDArray[Any]
 
 
-def read(
-    path: str | os.PathLike[str],
-    *,
-    threshold: Threshold = None,
-    resolution: int = 1,
-    soft: bool | None = None,
-    queries_from: Any = None,
-    voters_from: Any = None,
-) -> Ballots:
+def read(path: str | os.PathLike[str], **reading: Unpack[Reading]) -> Ballots:
     """Read a votes file as ballots, with the names that it has.
 
-    ``threshold``, ``resolution`` and ``soft`` are for probabilities, as in
-    :meth:`Ballots.from_array`. Those in a CSV or Parquet file are told from votes by a threshold,
-    or by ``soft``: the type of a column follows from what is in it. ``queries_from`` and
-    ``voters_from`` are public lists, for a CSV file in which ballots may be missing.
+    Probabilities in a CSV or Parquet file are told from votes by a ``threshold``, or by ``soft``:
+    the type of a column follows from what is in it.
 
     Zarr, Parquet and packed bits are read block by block and checked by :meth:`Ballots.check`; all
     others are checked here. Zarr and Parquet may also be behind a URL that zarr and pyarrow open. A
@@ -104,26 +94,17 @@ def read(
     if suffix not in _SUFFIXES:
         rule = f"must end in one of {', '.join(_SUFFIXES)}, got {suffix or name_of(place)!r}"
         raise InputError(_FILE, rule + as_csv(suffix))
-    how: dict[str, Any] = {"threshold": threshold, "resolution": resolution, "soft": soft}
-    lists = {"queries_from": queries_from, "voters_from": voters_from}
     if suffix in (".csv", ".tsv"):
-        return of_table(open_table(place, _FILE, ballots=True), **how, **lists)
-    refuse_lists(lists)
+        return of_table(open_table(place, _FILE, ballots=True), **reading)
     if suffix == ".npy":
-        return Ballots.from_array(read_npy(place), **how)
+        return Ballots.from_array(read_npy(place), **reading)
     if suffix == ".npz":
-        return _read_npz(Path(place), how)
-    cube = ZarrCube(place) if suffix == ".zarr" else ParquetCube(place)
-    if suffix == ".parquet":  # the type of a column says nothing: one gap makes it hold floats
-        how["soft"] = bool(soft)
-    return Ballots.from_array(cube, **how).named(**cube.names)
-
-
-def refuse_lists(lists: Mapping[str, Any]) -> None:
-    """Refuse public lists of queries or voters, where an array says how many there are."""
-    for argument, names in lists.items():
-        if names is not None:
-            raise InputError(argument, "applies to tables: an array has all queries and voters")
+        return _read_npz(Path(place), reading)
+    if suffix == ".zarr":
+        cube: LazyCube = ZarrCube(place)
+    else:  # the type of a column says nothing: one gap makes it hold floats
+        cube, reading["soft"] = ParquetCube(place), bool(reading.get("soft"))
+    return Ballots.from_array(cube, **reading).named(**cube.names)
 
 
 def write_packed(path: str | os.PathLike[str], votes: npt.ArrayLike) -> None:
@@ -133,8 +114,7 @@ def write_packed(path: str | os.PathLike[str], votes: npt.ArrayLike) -> None:
         raise BallotError("packed bits cannot hold missing votes: save them as an int8 array")
     bits, shape = np.packbits(ballots.to_array()), np.array(ballots.shape)
     try:
-        place = as_place(path)
-        np.savez(place, votes=bits, shape=shape, written=json.dumps(written(_FORMAT)))
+        np.savez(as_place(path), votes=bits, shape=shape, written=json.dumps(written(_FORMAT)))
     except OSError as error:
         raise InputError(f"path {str(path)!r} cannot be written: {error}") from None
 
@@ -152,7 +132,7 @@ def readable(name: str, kind: str) -> Iterator[None]:
         raise BallotError(name, f"is not a readable {kind}: {why(error)}") from None
 
 
-def _read_npz(file: Path, how: Mapping[str, Any]) -> Ballots:
+def _read_npz(file: Path, reading: Reading) -> Ballots:
     arrays = ArrayFile(file)
     if "votes" not in arrays:
         raise BallotError(f"{file.name} has no array 'votes'; it has: {', '.join(arrays.names)}")
@@ -160,8 +140,8 @@ def _read_npz(file: Path, how: Mapping[str, Any]) -> Ballots:
         with readable(file.name, ".npz file"):
             check_written(file.name, json.loads(str(arrays["written"])), _FORMAT)
     if "shape" not in arrays:
-        ballots = Ballots.from_array(arrays["votes"], **how)
-    elif how["threshold"] is None:
+        ballots = Ballots.from_array(arrays["votes"], **reading)
+    elif reading.get("threshold") is None:
         ballots = Ballots.from_packed(arrays.open("votes"), arrays["shape"])
     else:
         raise InputError("threshold", "applies to probabilities, not to packed bits")
@@ -193,21 +173,15 @@ class LazyCube(StoredArray):
         self._checksums: dict[int, int] = {}
 
     def __getitem__(self, rows: slice) -> Array:
-        start, stop, _ = rows.indices(self.shape[0])
-        step = block_queries(*self.shape[1:])
-        first = start // step * step
-        runs = [self._run(at, step) for at in range(first, max(stop, first + 1), step)]
-        return np.concatenate(runs)[start - first : stop - first]
-
-    def _run(self, start: int, step: int) -> Array:
-        stop = min(start + step, self.shape[0])
+        start, stop, _ = rows.indices(self.shape[0])  # of a block, or of its first queries
+        end = min(start + block_queries(*self.shape[1:]), self.shape[0])
         with readable(self.name, self.kind):
-            slab = self._slab(start, stop)
+            slab = self._slab(start, end)
         checksum = zlib.crc32(np.ascontiguousarray(slab).data)
         if self._checksums.setdefault(start, checksum) != checksum:
-            rule = f"is not what it was when it was checked, at queries {start} to {stop - 1}"
+            rule = f"is not what it was when it was checked, at queries {start} to {end - 1}"
             raise BallotError(self.name, rule)
-        return slab
+        return slab[: stop - start]
 
     @abstractmethod
     def _slab(self, start: int, stop: int) -> Array:

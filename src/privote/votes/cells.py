@@ -198,21 +198,16 @@ class YesNo(dict[Any, int]):
     """
 
     def __init__(self, *, ticks: bool = True) -> None:
-        super().__init__()
+        super().__init__({1: 1, 0: 0, -1: -1, None: -1})  # True, 1.0 and 1 are one key
         for words in (_WORDS, _TICKS) if ticks else (_WORDS,):
             self.update({word: value for value, spelled in words.items() for word in spelled})
-        self.update([(1, 1), (0, 0), (-1, -1), (None, -1)])  # True, 1.0 and 1 are one key
 
     def __missing__(self, cell: Any) -> int:
         if is_several(cell):
             return ODD
-        cell = canonical(cell)
-        if not isinstance(cell, str):
-            return super().get(cell, ODD)
-        value = super().get(cell.lower(), ODD)
-        if value != ODD and len(self) < 1000:  # the next "Yes" is as fast as "yes"
-            self[cell] = value
-        return value
+        value = canonical(cell)
+        value = value.lower() if isinstance(value, str) else value
+        return self.get(value, ODD)
 
     def read(self, column: Sequence[Any]) -> npt.NDArray[np.int8]:
         """Return what every cell of a column says."""

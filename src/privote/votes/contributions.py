@@ -65,14 +65,20 @@ def bound_votes(
         ``"vote"``: each vote that departs from the baseline is a contribution; ``"ballot"``: each
         ballot that departs from it anywhere is one.
     """
-    guess, (queries, voters, labels) = _guess(baseline, votes), votes.shape
+    queries, voters, labels = votes.shape
+    guess = _guess(baseline, votes)
     guided = bool(guess.any())
     step = max(1, PIECE // (queries * labels))
     groups = [slice(start, start + step) for start in range(0, voters, step)]
 
     def departing(group: slice) -> Bools:
-        yes = _present(votes[:, group], guess, unit)
-        return yes ^ guess if guided else yes
+        yes: Any = votes[:, group]
+        if votes.dtype != np.bool_:
+            absent = yes == MISSING
+            if unit == "ballot":
+                absent = absent.all(axis=2, keepdims=True)
+            yes = np.where(absent, guess, yes == 1)
+        return np.asarray(yes ^ guess if guided else yes, np.bool_)
 
     size = np.empty((voters, queries), np.min_scalar_type(labels)).T
     for group in groups:
@@ -97,16 +103,6 @@ def _guess(baseline: Bools, votes: Votes) -> Bools:
     """Return a baseline (queries, 1, labels), in the order in memory in which the votes are."""
     last = votes.strides[0] == votes.itemsize
     return np.asarray(baseline, np.bool_, order="F" if last else "C")[:, None, :]
-
-
-def _present(votes: Votes, guess: Bools, unit: str) -> Bools:
-    """Return the votes, the baseline in the place of those who are missing."""
-    if votes.dtype == np.bool_:
-        return np.asarray(votes, np.bool_)
-    absent = votes == MISSING
-    if unit == "ballot":
-        absent = absent.all(axis=2, keepdims=True)
-    return np.where(absent, guess, votes == 1)
 
 
 def _bound_steps(

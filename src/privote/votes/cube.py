@@ -15,9 +15,9 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Any, Protocol, TypedDict, Unpack, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +61,30 @@ class StoredArray(ABC):
 
 
 Cells = npt.NDArray[Any] | StoredArray
+
+
+class Reading(TypedDict, total=False):
+    """How votes are read, where they do not come as ballots.
+
+    Attributes
+    ----------
+    threshold
+        One value, or one per label: a probability at or above it is a yes.
+    soft
+        Whether votes are probabilities. By default an array's floats are: the type decides, never
+        the votes. A list has no type of its own, nor has a column of a table.
+    resolution
+        Where votes are probabilities and there is no threshold: they are rounded to multiples of
+        1/resolution; -1 is missing. With 1 they are refused.
+    queries_from, voters_from
+        Public lists of all queries and voters, of a table in which ballots may be missing.
+    """
+
+    threshold: Threshold
+    soft: bool | None
+    resolution: int
+    queries_from: Any
+    voters_from: Any
 
 
 @runtime_checkable
@@ -138,11 +162,11 @@ class Ballots(BallotSource):
         *,
         missing: bool,
         resolution: int = 1,
-        check: Callable[[], None] | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         self.queries, self.voters, self.labels = check_shape(shape)
         self.missing, self.resolution, self._rows = bool(missing), resolution, rows
-        self._check = None if check is None else cache(check)  # once, for all copies of this
+        self._check = cache(check)  # once, for all copies of this
 
     def __repr__(self) -> str:
         kind = ", some missing" if self.missing else ""
@@ -155,7 +179,6 @@ class Ballots(BallotSource):
 
     def named(
         self,
-        *,
         queries: Names = None,
         voters: Names = None,
         labels: Names = None,
@@ -169,92 +192,57 @@ class Ballots(BallotSource):
         return same
 
     @classmethod
-    def of(
-        cls,
-        votes: Any,
-        *,
-        threshold: Threshold = None,
-        resolution: int = 1,
-        soft: bool | None = None,
-        queries_from: Any = None,
-        voters_from: Any = None,
-    ) -> BallotSource:
+    def of(cls, votes: Any, **reading: Unpack[Reading]) -> BallotSource:
         """Return ``votes`` as checked ballots, whatever they came as.
 
         Ballots pass through; arrays, data frames and mappings of columns are checked; a path or URL
-        is read (:func:`privote.votes.arrays.read`). The options are those of :meth:`from_array`; in
-        a table votes are probabilities only where ``soft`` says so. ``queries_from`` and
-        ``voters_from`` list all queries and voters, of a table in which ballots may be missing.
+        is read (:func:`privote.votes.arrays.read`). The options are those of :class:`Reading`.
         """
-        from .arrays import read, refuse_lists
+        if isinstance(votes, np.ndarray):
+            return cls.from_array(votes, **reading)
+        from .arrays import read
         from .tables import is_frame, is_path, of_table, open_table
 
-        how: dict[str, Any] = {"threshold": threshold, "resolution": resolution, "soft": soft}
-        lists = {"queries_from": queries_from, "voters_from": voters_from}
         if is_path(votes):
-            return read(votes, **how, **lists)
+            return read(votes, **reading)
         if is_frame(votes) or isinstance(votes, Mapping):
-            return of_table(open_table(votes, "votes"), **how, **lists)
-        refuse_lists(lists)
+            return of_table(open_table(votes, "votes"), **reading)
         if not isinstance(votes, BallotSource):
-            return cls.from_array(votes, **how)
-        if threshold is not None:
-            raise InputError("threshold", "applies to probabilities, not to ballots")
+            return cls.from_array(votes, **reading)
+        for argument in ("threshold", "queries_from", "voters_from"):
+            if reading.get(argument) is not None:
+                raise InputError(argument, "applies to arrays and files, not to ballots")
         return votes
 
     @classmethod
-    def from_array(
-        cls,
-        votes: npt.ArrayLike | StoredArray,
-        *,
-        threshold: Threshold = None,
-        resolution: int = 1,
-        soft: bool | None = None,
-    ) -> Ballots:
-        """Check an array of 0, 1, -1 or bool, or of probabilities.
+    def from_array(cls, votes: npt.ArrayLike | StoredArray, **reading: Unpack[Reading]) -> Ballots:
+        """Check an array (queries, voters, labels) of 0, 1, -1 or bool, or of probabilities.
 
         The type decides whether a vote may be missing, never the votes: bool and unsigned arrays
         cannot hold a missing vote; signed ones, floats (NaN) and lists (None) can.
-
-        Parameters
-        ----------
-        votes
-            (queries, voters, labels)
-        threshold
-            ``None``, one value, or one per label: a probability at or above it is a yes.
-        resolution
-            Where votes are probabilities and there is no threshold: they are rounded to multiples
-            of 1/resolution; -1 is missing. With 1 they are refused.
-        soft
-            Whether they are. By default an array's floats are: the type decides, never the votes. A
-            list has none: what numpy makes of it depends on every vote in it.
         """
-        array = _array("votes", votes)
-        shape = check_shape(array.shape)
-        typed = hasattr(votes, "dtype") and votes.dtype.kind != "O"
+        for argument in ("queries_from", "voters_from"):
+            if reading.get(argument) is not None:
+                raise InputError(argument, "applies to tables: an array has all queries and voters")
+        array, dtype = _array("votes", votes), getattr(votes, "dtype", None)
+        shape, typed = check_shape(array.shape), dtype is not None and dtype.kind != "O"
+        threshold, soft = reading.get("threshold"), reading.get("soft")
         if soft is None:
-            soft = array.dtype.kind == "f" and typed
+            soft = typed and array.dtype.kind == "f"
         bar = None if threshold is None else check_threshold(threshold, shape[2])
-        if bar is not None or not soft:
-            resolution = 1
-        missing = resolution > 1 or array.dtype.kind in "if" or not typed
+        resolution = reading.get("resolution", 1) if soft and bar is None else 1
+        missing = resolution > 1 or not typed or array.dtype.kind in "if"
         probable = bar is not None or resolution > 1
-
-        def check() -> None:
-            check_votes(array, probable=probable, or_missing=missing)
-            if stored:
-                array.check()
-
-        stored = isinstance(array, StoredArray)
-        if not stored:
-            check()
-        return cls(
+        ballots = cls(
             shape,
             lambda start, stop: as_votes(array[start:stop], missing, bar, resolution),
             missing=missing,
             resolution=resolution,
-            check=check if stored else None,
+            check=partial(check_votes, array, probable=probable, or_missing=missing),
         )
+        if not isinstance(array, StoredArray):
+            ballots.check()
+        return ballots
 
     @classmethod
     def from_packed(cls, bits: Bytes | StoredArray, shape: npt.ArrayLike) -> Ballots:
@@ -273,18 +261,17 @@ class Ballots(BallotSource):
         def rows(start: int, stop: int) -> Votes:
             first, last = start * ballot, stop * ballot
             packed = bits[first // 8 : -(-last // 8)]
-            if ballot % 8 == 0 and is_long(stop - start, voters, labels):
+            if ballot % 8 == 0 and stop - start >= labels:
                 return unpacked(packed.reshape(stop - start, -1), voters, labels)
             flat, skip = np.unpackbits(packed), first % 8
             return flat[skip : skip + last - first].view(np.bool_).reshape(-1, voters, labels)
 
-        check = bits.check if isinstance(bits, StoredArray) else None
+        check = bits.check if isinstance(bits, StoredArray) else lambda: None
         return cls((queries, voters, labels), rows, missing=False, check=check)
 
     def check(self) -> None:
         """Read and validate every vote that stays in a file, once."""
-        if self._check is not None:
-            self._check()
+        self._check()
 
     def blocks(self) -> Iterator[DenseBlock]:
         """Yield the cube in blocks of consecutive queries; all votes are checked before."""
@@ -488,14 +475,11 @@ def check_votes(array: Cells, *, probable: bool, or_missing: bool) -> None:
         query, voter, label = np.argwhere(~good)[0].tolist()
         where = f"votes[query {start + query}, voter {voter}, label {label}]"
         raise BallotError(where, rule, sealed=f"it is {slab[query, voter, label]}")
+    if isinstance(array, StoredArray):
+        array.check()
 
 
 # -- blocks ----------------------------------------------------------------------------------------
-
-
-def is_long(queries: int, voters: int, labels: int) -> bool:
-    """Return whether sums over a cube are faster with its queries last in memory."""
-    return queries >= labels and queries * voters * labels > _FEW
 
 
 def unpacked(rows: Bytes, voters: int, labels: int) -> Bools:
@@ -514,7 +498,8 @@ def queries_last(votes: Votes) -> Votes:
     A sum over 20 labels, or over the voters of 20 labels, is otherwise a loop of its own for each
     query.
     """
-    if votes.strides[0] == votes.itemsize or not is_long(*votes.shape):
+    few = len(votes) < votes.shape[2] or votes.size <= _FEW
+    if few or votes.strides[0] == votes.itemsize:
         return votes
     if votes.dtype == np.bool_:  # packed, they are moved in an eighth of the bytes
         return unpacked(np.packbits(votes.reshape(len(votes), -1), axis=1), *votes.shape[1:])
@@ -529,9 +514,12 @@ class DenseBlock:
     votes: Votes
     missing: bool
     start: int = 0
+    yes: Bools = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "votes", queries_last(self.votes))
+        votes = queries_last(self.votes)
+        object.__setattr__(self, "votes", votes)
+        object.__setattr__(self, "yes", votes if votes.dtype == np.bool_ else votes == 1)
 
     @property
     def queries(self) -> int:
@@ -548,16 +536,12 @@ class DenseBlock:
         """Labels of every ballot."""
         return self.votes.shape[2]
 
-    def _yes(self) -> Bools:
-        return np.asarray(self.votes == 1 if self.missing else self.votes, np.bool_)
-
     def margins(self, *, missing_is_no: bool) -> Margins:
         """Return yes minus no (queries, labels); a missing vote is neither, or a no."""
-        yes = count(self._yes(), axis=1)
-        if not self.missing or missing_is_no:
-            return _margins(yes, self.voters)
-        narrow = np.min_scalar_type(-2 * self.voters - 1)  # callers add the voters to it
-        return np.asarray(yes.astype(narrow) - count(self.votes == 0, axis=1).astype(narrow))
+        yes = count(self.yes, axis=1).astype(_signed(self.voters))
+        if self.missing and not missing_is_no:
+            return np.asarray(yes - count(self.votes == 0, axis=1).astype(yes.dtype))
+        return 2 * yes - self.voters
 
     def weighted(self, weights: Floats) -> Floats:
         """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote.
@@ -565,10 +549,10 @@ class DenseBlock:
         Ballots of one size are counted before they are weighted, and sizes are added in order:
         whoever cast which, the sum is the same to the last bit.
         """
-        yes, tally = self._yes(), np.zeros((self.queries, self.labels))
+        tally = np.zeros((self.queries, self.labels))
         step = max(1, PIECE // (self.voters * self.labels))
         for start in range(0, self.queries, step):
-            part = yes[start : start + step]
+            part = self.yes[start : start + step]
             sizes = count(part, axis=2)
             order = np.argsort(sizes, axis=1, kind="stable")
             sizes = np.take_along_axis(sizes, order, axis=1)
@@ -587,7 +571,7 @@ class DenseBlock:
             return query, voter, self.votes[query, voter] == 1
         query = np.repeat(np.arange(self.queries), self.voters)
         voter = np.tile(np.arange(self.voters), self.queries)
-        return query, voter, self._yes().reshape(-1, self.labels)
+        return query, voter, self.yes.reshape(-1, self.labels)
 
 
 @dataclass(frozen=True)
@@ -614,7 +598,7 @@ class SparseBlock:
     def margins(self, *, missing_is_no: bool) -> Margins:
         """Return 2 yes - voters (queries, labels): who is silent has not said yes."""
         del missing_is_no
-        return _margins(self._sum(None), self.voters)
+        return 2 * self._sum(None).astype(_signed(self.voters)) - self.voters
 
     def weighted(self, weights: Floats) -> Floats:
         """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote."""
@@ -643,9 +627,6 @@ def count(cells: Bools, axis: int) -> npt.NDArray[np.unsignedinteger[Any]]:
     return np.asarray(np.add.reduce(cells.view(np.uint8), axis=axis, dtype=narrow))
 
 
-def _margins(yes: npt.NDArray[Any], voters: int) -> Margins:
-    """Return yes minus no in the fewest bits that hold twice as many as there are voters."""
-    margins = yes.astype(np.min_scalar_type(-2 * voters - 1))
-    margins *= 2
-    margins -= voters
-    return margins
+def _signed(voters: int) -> np.dtype[Any]:
+    """Return the narrowest type that holds twice as many votes as there are voters."""
+    return np.min_scalar_type(-2 * voters - 1)

@@ -122,18 +122,20 @@ def voter_names(names: Any, voters: int) -> list[str]:
     if isinstance(names, Set | Mapping) or not hasattr(names, "__len__"):
         sealed = f"they are {shown(names)}"
         raise InputError("voter_ids", "must be a sequence of names", sealed=sealed)
-    texts, places = list[str](), dict[str, int]()
-    for place, name in enumerate(names):
-        text = str(name) if isinstance(name, str | int | np.integer) else ""
-        if isinstance(name, bool) or not folded(text):
+    texts = [
+        str(name) if isinstance(name, str | int | np.integer) and type(name) is not bool else ""
+        for name in names
+    ]
+    if not texts or len(texts) != voters:
+        raise InputError("voter_ids", f"must be {voters} different names, got {len(texts)}")
+    places = dict[str, int]()
+    for place, key in enumerate(map(folded, texts)):
+        first = places.setdefault(key, place)
+        if not key:
             rule = f"must be non-empty texts or integers; the name of voter {place} is none"
             raise InputError("voter_ids", rule)
-        first = places.setdefault(folded(text), place)
         if first != place:
             rule = f"must differ, and voters {first} and {place} have one name, but for case,"
             rule += " spaces and invisible characters"
-            raise InputError("voter_ids", rule, sealed=f"it is {shown(text)}")
-        texts.append(text)
-    if not texts or len(texts) != voters:
-        raise InputError("voter_ids", f"must be {voters} different names, got {len(texts)}")
+            raise InputError("voter_ids", rule, sealed=f"it is {shown(texts[place])}")
     return texts

@@ -19,18 +19,17 @@ import csv
 import gzip
 import math
 import re
-import warnings
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import BallotError, InputError, PrivoteWarning, missing_extra, shown
+from ..errors import BallotError, InputError, missing_extra, shown
 from ..files import check_file, check_unpacked, why
 from .cells import (
     ODD,
@@ -44,7 +43,7 @@ from .cells import (
     name_of,
     number,
 )
-from .cube import MISSING, Ballots, Threshold
+from .cube import MISSING, Ballots, Reading
 from .names import folded, in_order
 
 TABLES = (".csv", ".tsv", ".txt", ".tab", ".parquet")
@@ -132,6 +131,30 @@ class RawTable:
                 raise InputError(rule, sealed=sealed)
         columns = {name: self.columns[name] for name in names}
         return RawTable(self.name, columns, self.places, self.unit)
+
+    def values(
+        self,
+        columns: Iterable[int | str],
+        read: Callable[[Sequence[Any]], Cells],
+        rule: str,
+        error: type[InputError] = InputError,
+        *,
+        odd: float = ODD,
+    ) -> Cells:
+        """Return columns (records, columns) as ``read`` has each of them.
+
+        The first cell that it returns as ``odd`` is refused: it breaks the ``rule``.
+        """
+        parts = [np.zeros((len(self), 0), np.int8)]
+        for column in columns:
+            place = column if isinstance(column, int) else self.header.index(column)
+            cells = self.cells[place].tolist()
+            parts.append(np.reshape(read(cells), (-1, 1)))
+            rows = np.flatnonzero(parts[-1] == odd)
+            if len(rows):
+                where, cell = self.at(rows[0], self.header[place]), cells[rows[0]]
+                raise error(where, rule, sealed=f"the cell is {shown(cell)}")
+        return np.concatenate(parts, axis=1)
 
     def blocks(self) -> Iterator[tuple[list[int], list[Sequence[Any]]]]:
         """Yield the rows in blocks: where they stand, and their columns."""
@@ -421,15 +444,7 @@ def write_header(stream: TextIO, names: Iterable[str]) -> None:
 # -- votes -----------------------------------------------------------------------------------------
 
 
-def of_table(
-    table: RawTable,
-    *,
-    threshold: Threshold = None,
-    resolution: int = 1,
-    soft: bool | None = None,
-    queries_from: Any = None,
-    voters_from: Any = None,
-) -> Ballots:
+def of_table(table: RawTable, **reading: Unpack[Reading]) -> Ballots:
     """Return the votes of a table as checked ballots, with their names.
 
     They are probabilities where there is a ``threshold``, or with ``soft`` a ``resolution`` above
@@ -440,33 +455,41 @@ def of_table(
     query_at, voter_at, labels = _columns(table)
     if not len(table):
         raise BallotError(f"{table.name} has a header and no rows")
-    if query_at is not None and voter_at is not None:  # else every row is a ballot
+    if query_at is not None:  # else every row is a ballot
         rows = zip(*table.cells, strict=True)
         table = table[[not all(map(is_gap, row)) for row in rows]]
         if not len(table):
             raise BallotError(f"{table.name} names no voter")
-    probable = threshold is not None or (bool(soft) and resolution > 1)
-    votes = _votes(table, labels, probable)
-    queries, query = _axis(table, query_at, "query", queries_from)
-    voters, voter = _axis(table, voter_at, "voter", voters_from)
+    threshold, resolution = reading.get("threshold"), reading.get("resolution", 1)
+    probable = threshold is not None or (bool(reading.get("soft")) and resolution > 1)
+    read, rule = (_chances, _CHANCE) if probable else (YesNo().read, _VOTE)
+    votes = table.values(labels, read, rule, BallotError)
+    queries, query = _axis(table, query_at, "query", reading.get("queries_from"))
+    voters, voter = _axis(table, voter_at, "voter", reading.get("voters_from"))
     shape = len(queries) or 1, len(voters) or len(table), len(labels)
     check_unpacked(table.name, 8 * math.prod(table.shape), math.prod(shape))
-    if query_at is None:
-        query = np.zeros_like(query)
-    _check_once(table, query * shape[1] + voter)
-    listed = voters_from is not None and (queries_from is not None or query_at is None)
-    if len(table) < shape[0] * shape[1] and not listed:
-        needed = "voters_from" if voters_from is None else "queries_from"
-        raise InputError(
-            needed,
-            f"must be given: {table.name} has no row for some query and voter, and which of them "
-            "occur in ballots is private. Give public lists of all queries and all voters",
+    ballots = query * shape[1] + voter
+    order = np.argsort(ballots, kind="stable")
+    same = np.flatnonzero(np.diff(ballots[order]) == 0)
+    if len(same):
+        first, second = order[same[0] : same[0] + 2]
+        raise BallotError(
+            f"{table.at(first)} and {table.unit} {table.places[second]}: a voter must cast one "
+            "ballot on one query, and these two are by one voter on the same"
         )
+    if len(ballots) < shape[0] * shape[1]:
+        for argument in ("voters_from", "queries_from")[: 1 if query_at is None else 2]:
+            if reading.get(argument) is None:
+                raise InputError(
+                    argument,
+                    f"must be given: {table.name} has no row for some query and voter, and which "
+                    "of them occur in ballots is private. Give public lists of all queries and all "
+                    "voters",
+                )
     cube = np.full(shape, np.nan if probable else MISSING, votes.dtype)
     cube[query, voter] = votes
-    ballots = Ballots.from_array(cube, threshold=threshold, resolution=resolution, soft=probable)
-    heads = tuple(table.header[label] for label in labels)
-    return ballots.named(queries=queries or None, voters=voters or None, labels=heads)
+    cast = Ballots.from_array(cube, threshold=threshold, resolution=resolution, soft=probable)
+    return cast.named(queries or None, voters or None, [table.header[label] for label in labels])
 
 
 def _columns(table: RawTable) -> tuple[int | None, int | None, list[int]]:
@@ -479,54 +502,42 @@ def _columns(table: RawTable) -> tuple[int | None, int | None, list[int]]:
     if query is None and voter is None and len(header) > 1 and header[0] in _HEADS:
         voter = 0
     labels = [place for place in range(len(header)) if place not in (query, voter)]
-    rule = None
-    if query is not None and voter is None:
-        rule = "has a column 'query' and must then have a column 'voter'; it has"
-    elif voter is not None and "label" in header:
-        rule = "must have one column a label, and none called 'label'; it has"
-    elif not labels:
-        rule = "must have one column a label, it has"
-    elif any(_NO_LABEL.fullmatch(header[label]) for label in labels):
-        # Taken for a label, every row would be another voter, and one voter have several.
-        rule = "must call its columns of queries and voters so; it has"
-    if rule is not None:
-        names, sealed = columns_in_words(table.header)
-        raise BallotError(f"{table.name} {rule}: {names}", sealed=sealed)
     says, heads = YesNo(), [table.header[label] for label in labels]
-    if table.unit == "line" and all(says[n] != ODD and not is_header([n]) for n in heads):
-        warnings.warn(
-            f"{table.name}: the first line is taken for a header, and reads like a ballot: it "
-            "must name the labels",
-            PrivoteWarning,
-            stacklevel=2,
-        )
+    ballot = all(says[head] != ODD and not is_header([head]) for head in heads)
+    rules = {
+        "must have a column 'voter' beside 'query'": query is not None and voter is None,
+        "must have one column a label, and none called 'label'": (
+            voter is not None and "label" in header
+        ),
+        "must have one column a label": not labels,
+        # Taken for a label, every row would be another voter, and one voter have several.
+        "must call its columns of queries and voters 'query' and 'voter'": any(
+            _NO_LABEL.fullmatch(head.lower()) for head in heads
+        ),
+        "must begin with a line that names the labels, and has a ballot there": (
+            voter is None and table.unit == "line" and ballot
+        ),
+    }
+    for rule, broken in rules.items():
+        if broken:
+            names, sealed = columns_in_words(table.header)
+            raise BallotError(f"{table.name} {rule}; it has {names}", sealed=sealed)
     return query, voter, labels
 
 
-def _votes(table: RawTable, labels: list[int], probable: bool) -> Cells:
-    """Return the votes of each row: (rows, labels); a missing probability is NaN."""
-    says, kind = YesNo(), np.float64 if probable else np.int8
-    votes: Cells = np.empty((len(table), len(labels)), kind)
-    for at, label in enumerate(labels):
-        column = table.cells[label].tolist()
-        votes[:, at] = [_chance(cell) for cell in column] if probable else says.read(column)
-        odd = np.flatnonzero(~(np.isnan(votes[:, at]) | (votes[:, at] >= MISSING)))
-        if len(odd):
-            where, sealed = table.at(odd[0], table.header[label]), shown(column[odd[0]])
-            rule = _CHANCE if probable else _VOTE
-            raise BallotError(where, rule, sealed=f"the cell is {sealed}")
-    return votes
+def _chances(column: Sequence[Any]) -> npt.NDArray[np.float64]:
+    """Return probabilities, NaN for a gap, and :data:`ODD` for anything else."""
 
+    def chance(cell: Any) -> float:
+        try:
+            value = number(cell.replace(",", ".") if isinstance(cell, str) else cell)
+        except (TypeError, ValueError):
+            return ODD
+        if value is None or value == MISSING:
+            return math.nan
+        return value if 0 <= value <= 1 else ODD
 
-def _chance(cell: Any) -> float:
-    """Return a probability, NaN for a gap, and minus infinity for anything else."""
-    try:
-        value = number(cell.replace(",", ".") if isinstance(cell, str) else cell)
-    except (TypeError, ValueError):
-        return -math.inf
-    if value is None or value == MISSING:
-        return math.nan
-    return value if 0 <= value <= 1 else -math.inf
+    return np.array([chance(cell) for cell in column])
 
 
 def _axis(
@@ -535,14 +546,15 @@ def _axis(
     """Return the names on an axis, and where the name in every row stands among them.
 
     Names come as a public list has them, or in their natural order. Without a column there are
-    none, and a row is another voter. Names of queries are published as they are spelled.
+    none, and a row is another voter on the one query. Names of queries are published as they are
+    spelled.
     """
     argument = "queries_from" if axis == "query" else "voters_from"
     if column is None:
         if public is not None:
             raise InputError(argument, f"needs a column {axis!r} in {table.name}")
-        return (), np.arange(len(table))
-    names = [_name(cell) for cell in table.cells[column]]
+        return (), np.arange(len(table)) if axis == "voter" else np.zeros(len(table), np.int64)
+    names = ["" if is_several(cell) else name_of(cell) for cell in table.cells[column]]
     fold = {name: folded(name) for name in set(names)}
     keys = [fold[name] for name in names]
     if public is None:
@@ -562,19 +574,3 @@ def _axis(
             continue
         raise BallotError(table.at(row, axis), rule)
     return order, np.array([places[key] for key in keys], np.int64)
-
-
-def _name(cell: Any) -> str:
-    return "" if is_several(cell) else name_of(cell)
-
-
-def _check_once(table: RawTable, ballots: Ints) -> None:
-    """Refuse a second ballot of a voter on a query; each ballot is a number."""
-    order = np.argsort(ballots, kind="stable")
-    same = np.flatnonzero(np.diff(ballots[order]) == 0)
-    if len(same):
-        first, second = order[same[0] : same[0] + 2]
-        raise BallotError(
-            f"{table.at(first)} and {table.unit} {table.places[second]}: a voter must cast one "
-            "ballot on one query, and these two are by one voter on the same"
-        )

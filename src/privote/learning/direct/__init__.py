@@ -1,1 +1,0 @@
-"""Private training without votes: on the private records themselves, with noise."""

@@ -1,1 +1,0 @@
-"""Networks of torch, for teachers, students and private training alike; need the extra [deep]."""

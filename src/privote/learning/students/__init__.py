@@ -1,1 +1,0 @@
-"""Students: what learns from released labels, which costs no privacy."""

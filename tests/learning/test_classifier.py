@@ -1,0 +1,96 @@
+"""Rows of any kind become float32 batches on one scale; augmentations leave what they should."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from tests.refusals import refused
+
+from privote.errors import InputError
+from privote.learning.networks import Augment, Rows, Scaling
+
+VECTORS = np.random.default_rng(0).normal(3.0, 2.0, size=(50, 4))
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix, sp.csr_array, list])
+def test_vectors_of_any_kind_give_the_same_batches(kind):
+    rows = Rows(kind(VECTORS))
+    assert (len(rows), rows.shape) == (50, (4,))
+    batch = rows[np.array([3, 1])]
+    assert batch.dtype == np.float32
+    assert batch == pytest.approx(VECTORS[[3, 1]], rel=1e-6)
+    assert np.concatenate(list(rows.batches(7))).shape == (50, 4)
+
+
+def test_bytes_become_numbers_from_0_to_1():
+    images = np.array([0, 51, 255], np.uint8).reshape(3, 1, 1, 1)
+    assert Rows(images)[:].ravel() == pytest.approx([0.0, 0.2, 1.0])
+    counts = np.array([[0, 51, 255]], np.uint8)  # vectors of small numbers are not pixels
+    assert Rows(counts)[:].ravel() == pytest.approx([0, 51, 255])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [*(np.zeros(shape) for shape in [(3,), (3, 4, 5), (3, 0)]), np.array([["a", "b"]])]
+    + [np.where(VECTORS == VECTORS[2, 1], bad, VECTORS) for bad in (np.nan, np.inf)],
+)
+def test_other_rows_are_refused(wrong):
+    with refused("X"):
+        Rows(wrong)[:]
+
+
+def test_scaling_standardises_features_and_channels():
+    scaling = Scaling.of([Rows(VECTORS[:30]), Rows(VECTORS[30:])])
+    scaled = scaling(Rows(VECTORS)[:])
+    assert scaled.mean(axis=0) == pytest.approx(np.zeros(4), abs=0.05)
+    assert scaled.std(axis=0) == pytest.approx(np.ones(4), abs=0.05)
+    images = VECTORS.reshape(25, 2, 2, 2)
+    assert Scaling.of([Rows(images)]).mean == pytest.approx(images.mean(axis=(0, 2, 3)), rel=1e-5)
+
+
+@given(arrays(np.float64, (6, 3), elements=st.floats(-1e6, 1e6)))
+def test_scaled_vectors_are_bounded_whatever_they_hold(values):
+    scaling = Scaling.of([Rows(values)])
+    assert np.abs(scaling(Rows(values * 1e3)[:])).max() <= 3.0
+    kept = Scaling.from_arrays(scaling.to_arrays(), 3)
+    assert np.array_equal(kept(Rows(values)[:]), scaling(Rows(values)[:]))
+
+
+def test_a_broken_scaling_is_refused():
+    good = Scaling.of([Rows(VECTORS)]).to_arrays()
+    wrong = {"scale/mean": np.array([np.nan] * 4)}, {"scale/deviation": np.zeros(4)}
+    for arrays_, size in (*(({**good, **one}, 4) for one in wrong), (good, 5)):
+        with pytest.raises(InputError):
+            Scaling.from_arrays(arrays_, size)
+
+
+# -- augmentation ------------------------------------------------------------------------------
+
+torch = pytest.importorskip("torch")
+
+IMAGES = torch.arange(2 * 3 * 5 * 4, dtype=torch.float32).reshape(2, 3, 5, 4) + 1
+
+
+def _generator():
+    return torch.Generator().manual_seed(0)
+
+
+def test_dropout_keeps_the_mean_and_noise_has_its_deviation():
+    ones = torch.ones(400, 500)
+    dropped = Augment(feature_dropout=0.5)(ones, _generator())
+    assert set(np.unique(dropped.numpy())) == {0.0, 2.0}
+    assert dropped.mean().item() == pytest.approx(1.0, abs=0.01)
+    noisy = Augment(noise=0.3)(ones, _generator())
+    assert (noisy - ones).std().item() == pytest.approx(0.3, rel=0.02)
+    assert torch.equal(Augment()(IMAGES, _generator()), IMAGES)
+    both = Augment(noise=0.1, feature_dropout=0.2)  # the generator decides, and nothing else
+    assert torch.equal(both(IMAGES, _generator()), both(IMAGES, _generator()))
+
+
+def test_bad_settings_are_refused():
+    wrong = {"noise": -1.0, "feature_dropout": 1.0}
+    for name, value in wrong.items():
+        with refused(name):
+            Augment(**{name: value})
