@@ -35,7 +35,7 @@ from .mechanisms import Mechanism, TallyVoting
 from .mechanisms.base import check_electorate
 from .mechanisms.tally import PERCENT
 from .planning.budget import queries_for
-from .planning.forecast import forecast
+from .planning.chances import forecast
 from .planning.tallies import Outlook, outlook
 from .posterior import check_rows
 from .release import HELPS, Release, expected, release_of

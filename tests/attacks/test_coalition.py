@@ -40,7 +40,7 @@ def test_stated_epsilon_covers_what_sites_learnt_from_others(outcome: Outcome) -
         run = simulation(terms, np.ones((2, voters, 1)))
         for querier in terms.queriers:
             answers = run.ask(querier, identity(2, 4))
-            said = re.findall(r"epsilon:? (\d\S*)", answers.statement(), re.IGNORECASE)
+            said = re.findall(r"epsilon:? (\d\S*)", answers.guarantee.statement(), re.IGNORECASE)
             found.append(min(map(float, said)) < least)
             assert said == ["20"]  # and no other
     outcome.of("querying site sees more than the epsilon stated to it", found)

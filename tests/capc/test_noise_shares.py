@@ -190,7 +190,7 @@ def test_a_statement_says_who_knows_the_noise(noise: str, missing: int, wanted: 
     for party in range(5 - missing, 5):
         run.kill(f"p{party}")
     answers = run.ask("q0", identity(8, 8))
-    assert wanted in answers.statement()
+    assert wanted in answers.guarantee.statement()
 
 
 # -- a difference of two Poissons ------------------------------------------------------------------

@@ -15,13 +15,34 @@ import numpy.typing as npt
 from .._version import written
 from ..errors import PrivoteWarning
 from ..files import complete, write_statement
-from ..guarantees.guarantee import Fact, Guarantee, statement_of
+from ..guarantees import Fact, Guarantee
 from ..ledger import Budget
 from ..planning import forecast
 from ..release import forecast_in_words
 from .charges import Prices
 from .engine import ClearEngine
 from .terms import Terms
+
+_WORDS = {
+    "protects": "each answering site, with all its training data, against anyone who sees the "
+    "labels (replace one site)",
+    "adaptive": "all later batches, and models that are trained again: one budget covers all "
+    "batches of all querying sites, past and future",
+    "ledger": "kept by the guardian; no smaller epsilon is stated for one querying site, since "
+    "models may have learnt from labels that others received",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteGuarantee(Guarantee):
+    """What a coalition promises each site: its whole budget; ``stamp`` says why it is void."""
+
+    stamp: str = ""
+
+    def rows(self) -> list[Fact]:
+        """Return all that is said about it."""
+        rows = [replace(row, text=_WORDS.get(row.key, row.text)) for row in super().rows()]
+        return [*([Fact("stamp", "NOT A GUARANTEE", self.stamp)] if self.stamp else []), *rows]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,7 +88,8 @@ class LabelledBatch:
         learnt from labels that others received (ACCOUNTING, section 11).
         """
         terms = self.terms
-        return Guarantee(
+        return SiteGuarantee(
+            stamp=self.stamp,
             kind=terms.guarantee,
             epsilon=terms.epsilon,
             delta=terms.delta,
@@ -102,20 +124,6 @@ class LabelledBatch:
             "secure": not self.stamp,
         }
 
-    def statement(self) -> str:
-        """Return the guarantee in plain words."""
-        words = {
-            "protects": "each answering site, with all its training data, against anyone who sees "
-            "the labels (replace one site)",
-            "adaptive": "all later batches, and models that are trained again: one budget covers "
-            "all batches of all querying sites, past and future",
-            "ledger": f"kept by {self.terms.guardian}; no smaller epsilon is stated for one "
-            "querying site, since models may have learnt from labels that others received",
-        }
-        rows = [replace(row, text=words.get(row.key, row.text)) for row in self.guarantee.rows()]
-        stamp = [Fact("stamp", "NOT A GUARANTEE", self.stamp)] if self.stamp else []
-        return statement_of([*stamp, *rows])
-
     def write(self, folder: Path, facts: Mapping[str, Any]) -> None:
         """Write ``labels.npz``, ``statement.txt`` and facts as ``statement.json``."""
         names = {"label_names": self.terms.labels, "written": json.dumps(written(1))}
@@ -123,7 +131,7 @@ class LabelledBatch:
             names["feature_names"] = self.terms.features
         with complete(folder / "labels.npz", force=True) as part, part.open("wb") as stream:
             np.savez_compressed(stream, labels=self.labels, **names)
-        write_statement(self.statement(), facts, folder / "statement.txt")
+        write_statement(self.guarantee.statement(), facts, folder / "statement.txt")
 
     def _notes(self) -> Iterator[str]:
         voters, parties = self.voters, self.parties

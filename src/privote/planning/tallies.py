@@ -24,7 +24,7 @@ from ..guarantees import Shown
 from ..guarantees.allowance import learning_of
 from ..ledger import Budget
 from ..posterior import Histogram
-from .forecast import YES
+from .chances import YES
 
 #: Kinds of voters. The j-th commonest label is wanted in proportion to j^-fall. In each cell voters
 #: say yes with a probability from a Beta distribution whose parameters add up to ``divided``: less
