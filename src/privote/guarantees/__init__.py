@@ -379,9 +379,10 @@ class Guarantee:
 
     def rows(self) -> list[Fact]:
         """Return all that is said about it, as every rendering has it."""
-        rows = [*self._costs(), *self._promise(), *self._release(), *self._record()]
+        rows = [*self._costs, *self._promise, *self._release, *self._record]
         return [Fact(key, name, text, brief) for name, key, text, brief in rows if text]
 
+    @property
     def _costs(self) -> list[_Row]:
         """Say what this release costs alone, what all cost so far, and of which budget."""
         standing, total, budget, new = self.standing, None, None, None
@@ -414,6 +415,7 @@ class Guarantee:
             ("NEW", "new", new, True),
         ]
 
+    @property
     def _promise(self) -> list[_Row]:
         """Say whom it protects against what: the kind, the factor, and a belief as an example."""
         unit = self.protects.partition(" (")[0].partition(",")[0]
@@ -460,6 +462,7 @@ class Guarantee:
             ("example", "example", example, False),
         ]
 
+    @property
     def _release(self) -> list[_Row]:
         """Say what was released, by which noise, and what is left for later queries."""
         sigma, noise, allowance, later, terms = self.mechanism.get("sigma"), None, None, None, None
@@ -499,6 +502,7 @@ class Guarantee:
             ("for comparison only", "price_2018", compared, False),
         ]
 
+    @property
     def _record(self) -> list[_Row]:
         """Say what may follow from released labels, and how all this can be checked."""
         standing, adaptive = self.standing, "later queries, baselines and the time to stop"
