@@ -57,6 +57,7 @@ _MEANING = {
     "gradients": "unconditional differential privacy of all noisy gradients together",
     "moments": "unconditional differential privacy of one noisy sum of features times labels",
     "poll": "unconditional differential privacy: epsilon was fixed before any ballot was counted",
+    "score": "unconditional differential privacy of noisy counts of a model's hits and misses",
 }
 _LEARNT = "unconditional differential privacy: epsilon was fixed before any vote was seen"
 #: How an epsilon was worked out.
