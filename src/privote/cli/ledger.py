@@ -277,23 +277,22 @@ def _files_in(path: Path) -> list[Path]:
     )
 
 
-def _digests(path: Path) -> list[str]:
+def _digests(path: Path) -> set[str]:
     """Return the digests by which a ledger may know a file."""
     from privote.files import check_file
     from privote.ledger import digest_of_text
     from privote.release import Release
 
     content = check_file(path, "files").read_bytes()
-    digests = [sha256(content).hexdigest()]
+    digests = {sha256(content).hexdigest()}
     if path.suffix == ".npz":
         # It loads only if its labels are what these facts say was drawn, or are made of it.
         facts = jsonlib.dumps(Release.load(path).guarantee.facts(), sort_keys=True)
-        return [*digests, digest_of_text(facts)]
+        return digests | {digest_of_text(facts)}
     try:
-        text = content.decode()
+        return digests | {digest_of_text(content.decode())}
     except UnicodeDecodeError:
         return digests
-    return [*digests, digest_of_text(text)]
 
 
 @app.command()

@@ -162,7 +162,9 @@ def _expected(outcome: Outcome) -> Section:
         "sets; and the threshold at which the student says yes to that share of the public rows.",
         rows=rows,
     )
-    blocks: list[Block] = [table, *expected(fitted.numbers_, fitted.method_), *fitted.reasons_]
+    doubts = doubts_of(fitted.numbers_)  # which stand on top of the page
+    told = [text for text in expected(fitted.numbers_, fitted.method_) if text not in doubts]
+    blocks: list[Block] = [table, *told, *fitted.reasons_]
     return Section(heading="Expected quality of the model", blocks=blocks)
 
 
