@@ -338,9 +338,8 @@ class Histogram:
         queries = self.counts.sum(axis=1, keepdims=True)
         mean = (self.counts @ self._middles)[:, None] / queries
         noise = self.sigma**2 * (1 + 1 / queries)
-        ratio = _ratio(
-            _excess(self._middles - mean, noise, _spread(mean, self.voters), self.counts)
-        )
+        spread = _spread(mean, self.voters)
+        ratio = _ratio(_excess(self._middles - mean, noise, spread, self.counts))
         share = np.clip(mean / self.voters, _RARE, 1 - _RARE)
         size = max(1 / ratio - 1, 0.02)
         ends = np.concatenate([[0], (self._grid[:-1] + self._grid[1:]) / 2, [self.voters]])
@@ -584,12 +583,6 @@ def _fit(
 
 def _figures(hits: Any, ones: Any, total: Any) -> dict[str, Any]:
     """Return precision, recall and F1; 0 where nothing is divided by nothing."""
-
-    def share(part: Any, of: Any) -> Any:
-        return np.where(of > 0, part / np.where(of > 0, of, 1.0), 0.0)
-
-    return {
-        "precision": share(hits, ones),
-        "recall": share(hits, total),
-        "f1": share(2 * hits, ones + total),
-    }
+    parts, wholes = np.array([hits, hits, 2 * hits]), np.array([ones, total, ones + total])
+    shares = np.divide(parts, wholes, out=np.zeros_like(parts), where=wholes > 0)
+    return dict(zip(("precision", "recall", "f1"), shares, strict=True))

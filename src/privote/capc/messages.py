@@ -16,10 +16,10 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from ..errors import BudgetError, InputError, LedgerError, PeerError, PrivoteError
+from ..errors import BudgetError, InputError, LedgerError, PeerError, PrivoteError, StorageError
 from .programs import IntArray
 
-QUERYING, ANSWERING, GUARDIAN = "querying", "answering", "guardian"
+QUERYING, ANSWERING, GUARDIAN = "query", "answer", "guardian"  # roles, and their programs
 
 
 class Disconnected(PeerError):  # noqa: N818 - an event
@@ -38,6 +38,7 @@ class Undecided(PeerError):  # noqa: N818
 CODES: dict[str, type[PrivoteError]] = {
     "input": InputError,
     "budget": BudgetError,
+    "storage": StorageError,
     "ledger": LedgerError,
     "undecided": Undecided,
     "peer": PeerError,
@@ -75,6 +76,12 @@ class Message(
     def kind(self) -> str:
         """How it is told apart on the wire."""
         return str(self.__struct_config__.tag)
+
+    def or_raise(self, sender: str) -> Message:
+        """Return it; raise the error that it stands for if the sender refuses with it."""
+        if isinstance(self, Refused):
+            raise CODES[self.code](f"{sender} refused: {self.why}")
+        return self
 
 
 class Request(Message, frozen=True):
@@ -196,12 +203,12 @@ class Refused(Message, frozen=True):
     def of(cls, error: PrivoteError) -> Refused:
         """Return the refusal that tells of an error; troubles with own files stay at home."""
         code = next((c for c, kind in CODES.items() if isinstance(error, kind)), "peer")
-        why = "the records of this site cannot be used" if code == "ledger" else str(error)
+        hidden = {
+            "ledger": "the records of this site cannot be used",
+            "storage": "this site cannot write: its disk is full or its database stopped",
+        }
+        why = hidden.get(code, str(error))
         return cls(printable(why)[:_WHY], code)
-
-    def error(self, sender: str) -> PrivoteError:
-        """Return it as the error it is for the receiver."""
-        return CODES[self.code](f"{sender} refused: {self.why}")
 
 
 AnyMessage = (

@@ -19,6 +19,8 @@ from privote.votes.arrays import ArrayFile, read_npy
 from privote.votes.cells import cell_of, name_of
 from privote.votes.tables import open_table, write_header
 
+from .output import NO_ROOM
+
 Array = npt.NDArray[Any]
 Write = Callable[[Path, Any], object]
 
@@ -43,6 +45,8 @@ def claimed_folder(output: Path, *, force: bool) -> Iterator[None]:
         with tempfile.TemporaryFile(dir=output):
             pass
     except OSError as error:
+        if error.errno in NO_ROOM:
+            raise
         why = error.strerror or error
         raise InputError("output", f"{str(output)!r} cannot be a folder: {why}") from None
     try:
@@ -156,6 +160,7 @@ def read_rows(path: Path, queries: Sequence[str] | None) -> Any:
     from privote.datasets import pictures
     from privote.learning.pictures import PictureEncoder
     from privote.learning.tables import TableEncoder
+    from privote.learning.texts import TextNetwork
 
     if path.is_dir():
         return PictureEncoder().numbers(pictures(path).X)
@@ -164,7 +169,7 @@ def read_rows(path: Path, queries: Sequence[str] | None) -> Any:
     table = open_table(path, "rows", public=True)
     order = _order(table.columns.get("query", ()), queries)
     features = table.only([name for name in table.header if name != "query"])
-    return TableEncoder().fit(features).numbers(features)[order]
+    return TableEncoder(TextNetwork()).fit(features).numbers(features)[order]
 
 
 def read_names(path: Path, argument: str = "voter_ids") -> list[str]:
