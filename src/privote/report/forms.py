@@ -18,7 +18,7 @@ from privote.guarantees import VOTER, Fact, Guarantee
 from privote.ledger.events import BudgetScope, Charged, LedgerState, RunState
 
 OPEN = "TO BE FILLED IN"
-_PRODUCTS = {"poll": "Summary statistics"}
+_PRODUCTS = {"poll": "Summary statistics", "score": "Summary statistics"}
 _PRODUCTS |= dict.fromkeys(("gradients", "moments"), "Machine learning model")
 _IMPLEMENTED = (
     f"privote {__version__}; randomness from the operating system's cryptographic generator; costs "

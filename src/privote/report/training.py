@@ -15,6 +15,7 @@ from privote.learning.pictures import PictureEncoder
 from privote.learning.scoring import Score
 from privote.release import expected as expected_of
 
+from .forms import model_card
 from .labels import labels_section, notices
 from .page import Block, Command, Section, TableBlock, listed, write_page
 from .tables import FIGURES_MEAN, bill, cost_in_words
@@ -96,6 +97,13 @@ def about(outcome: Outcome, digest: str) -> list[Fact]:
     if outcome.guarantee.protects == PERSON:
         del facts["one record"]
     return [Fact(name, name, text) for name, text in facts.items()]
+
+
+def card_of(outcome: Outcome, digest: str) -> str:
+    """Return the card of the model, for those who publish it."""
+    pictures = isinstance(outcome.fitted.encoder_, PictureEncoder)
+    task = f"{'image' if pictures else 'tabular'}-classification"
+    return model_card(outcome.guarantee, about(outcome, digest), outcome.label_names, task)
 
 
 def write_training_page(path: Path, outcome: Outcome, *, digest: str, command: str) -> Path:
