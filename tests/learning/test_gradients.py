@@ -14,7 +14,8 @@ from scipy.special import expit
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
-from privote.learning.gradients import DPLinear, clipped_sum, on_the_ball
+from privote.learning.gradients import DPLinear, clipped_sum
+from privote.learning.rows import normalize_rows
 from privote.learning.moments import DPMoments, moments
 from privote.learning.noise import Noise, TrainingPlan
 from privote.learning.training import by_person, rows_of
@@ -250,7 +251,7 @@ _LABELS = hnp.arrays(np.int8, (3, 5), elements=st.sampled_from([-1, 0, 1]))
 @given(_ROWS, _ROWS, _LABELS, _LABELS, st.floats(0.1, 6.0))
 def test_replacing_a_person_moves_the_sum_by_at_most_what_is_priced(a, b, ya, yb, tau):
     def added(rows, labels):
-        design = np.hstack([on_the_ball(rows), np.ones((len(rows), 1))])
+        design = np.hstack([normalize_rows(rows), np.ones((len(rows), 1))])
         return moments(design, labels[: len(rows)], np.zeros(len(rows), np.int64), tau)
 
     first, second = added(a, ya), added(b, yb)
@@ -260,16 +261,16 @@ def test_replacing_a_person_moves_the_sum_by_at_most_what_is_priced(a, b, ya, yb
 
 @pytest.mark.parametrize("size", [5e-324, 1.6e-162, 2.5e-162, 1e-154, 1.0, 1e154, 1.7e308])
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
-def test_rows_of_any_size_end_on_the_ball(size, kind):
+def test_rows_of_any_size_end_normalize_rows(size, kind):
     rows = kind(size * np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]))
-    placed = on_the_ball(rows)
+    placed = normalize_rows(rows)
     norms = np.linalg.norm(placed.toarray() if sp.issparse(placed) else placed, axis=1)
     assert (norms <= 1).all()
     np.testing.assert_allclose(norms, [1, 1, 0], rtol=1e-9)
 
 
 def test_an_unknown_label_adds_nothing_and_a_person_adds_a_mean():
-    design = np.hstack([on_the_ball(X[:4]), np.ones((4, 1))])
+    design = np.hstack([normalize_rows(X[:4]), np.ones((4, 1))])
     known = np.array([[1, 0], [1, 1], [0, 1], [0, 0]], np.int8)
     np.testing.assert_array_equal(
         moments(design, np.where(known == 0, -1, known).astype(np.int8), None, 2.0),

@@ -51,7 +51,7 @@ from .networks import (
     set_weights,
     weights_of,
 )
-from .noise import SUM_HAIR, Noise, Priced, TrainingPlan, affordable_rate, scheduled
+from .noise import CLIP_MARGIN, Noise, Priced, TrainingPlan, affordable_rate, scheduled
 from .rows import Labels, Progress, fraction, padded_blocks, take_rows
 from .training import (
     Arrays,
@@ -337,7 +337,7 @@ class ClippedSum:
 
     def __init__(self, weights: list[Any], clip: float) -> None:
         double = require_torch("DPSGD").float64
-        self.most = clip * (1 - SUM_HAIR)
+        self.most = clip * (1 - CLIP_MARGIN)
         self.sums = [weight.detach().new_zeros(weight.shape, dtype=double) for weight in weights]
         self._open: tuple[int, list[Any]] | None = None  # a person whose rows may go on
 
