@@ -9,7 +9,6 @@ import numpy.typing as npt
 import pytest
 from scipy import sparse
 from sklearn.metrics import pairwise_distances
-from sklearn.preprocessing import normalize
 from tests.refusals import refused
 
 import privote as pv
@@ -241,19 +240,6 @@ def test_a_person_with_several_records_is_one_voter() -> None:
 # -- embeddings ------------------------------------------------------------------------------------
 
 
-def test_embeddings_by_name() -> None:
-    pca = ballots(share=0.05, metric="euclidean", embedding="pca:3")
-    assert 0.02 < near(pca).mean() < 0.1
-    private, labels, public = words()
-    idf = np.log((1 + QUERIES) / (1 + (public > 0).sum(axis=0))) + 1
-    weighted = [normalize(rows * idf) for rows in (private, public)]
-    by_hand = [rows - weighted[1].mean(axis=0) for rows in weighted]
-    expected = near(ballots(by_hand[0], labels, by_hand[1]))
-    for wrap in (np.asarray, sparse.csr_array):
-        found = near(ballots(wrap(private), labels, wrap(public), embedding="tfidf"))
-        assert (found != expected).mean() < 1e-3  # the same but for rounding
-
-
 # -- bad input -------------------------------------------------------------------------------------
 
 
@@ -315,14 +301,6 @@ def test_the_default_share_follows_from_public_numbers() -> None:
         model = pate(epsilon=epsilon).fit(X[:records], Y[:records], PUBLIC, seed=0)
         shares.append(model.release_.active_share)
     assert shares == pytest.approx([8 / np.sqrt(8 * N), 4 / np.sqrt(8 * N), 0.1])
-
-
-def test_a_named_mechanism_says_what_to_expect_of_those_near_a_query() -> None:
-    release = pate(share=0.05, mechanism=MECHANISM).fit(X, Y, PUBLIC, seed=0).release_
-    assert release.forecast["near"] == round(0.05 * N)
-    assert release.tallies is None
-    with pytest.warns(pv.PrivoteWarning, match="every voter near a query"):
-        pate(share=0.001, mechanism=pv.BinaryVoting(sigma=20.0, quota=0.01)).fit(X, Y, PUBLIC)
 
 
 def test_a_person_is_one_voter_however_many_records_it_has() -> None:

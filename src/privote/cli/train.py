@@ -30,7 +30,6 @@ _JOB = (
     *("id_column", "group_column", "size", "weights", "device", "cache", "electorate", "seed"),
 )
 _SIX = "{:.6g}"  # digits of a probability
-_RULES = ("prevalence", "tuned")  # for a teacher's probabilities
 
 
 def votes(
@@ -251,8 +250,8 @@ def train(
     teachers
         Number of teachers; default: set from the number of records and the budget.
     threshold : RULE
-        How a teacher's probabilities become votes: prevalence (the default), tuned, P, or P,P,...
-        (one per label).
+        How a teacher's probabilities become votes: prevalence (the default), P, or P,P,... (one
+        per label).
     embedding : NAME
         How rows are transformed first: auto (the default), pca:K or std:K; for word counts tfidf or
         lsa:K. Fitted on public rows only. For pictures: efficientnet-lite0 (the default), or
@@ -305,7 +304,7 @@ def train(
     from .files import claimed_folder
     from .look import gaussian, look, print_look
 
-    rule: Any = threshold if threshold in _RULES else options.numbers("threshold", threshold)
+    rule: Any = threshold if threshold == "prevalence" else options.numbers("threshold", threshold)
     asked = {name: ctx.params[name] for name in _ASKED} | {"threshold": rule}
     asked |= {"n_teachers": teachers, "n_jobs": jobs, "frozen": frozen or None}
     asked["mechanism"] = options.mechanism_of(ctx.params)
