@@ -72,14 +72,9 @@ bench: $(STAMP) ## run every benchmark, print one table of ratios; keeps the res
 	$(call keep,benchmarks/scale.py)
 	$(call keep,benchmarks/comparison.py)
 
-paper: $(STAMP) ## measure the paper's claims (PROFILE=full, DATA=DIR with real data); keeps docs/paper.md
-	@mkdir -p build
-	$(BIN)/python -m experiments.paper --output build/paper --profile $(or $(PROFILE),quick) $(if $(DATA),--data $(DATA))
-	@mkdir -p experiments/paper/results
-	cp build/paper/paper.md docs/paper.md
-	rm -rf docs/pictures/paper
-	cp -r build/paper/pictures/paper docs/pictures/paper
-	cp build/paper/verdicts.csv build/paper/csv/*.csv experiments/paper/results/
+paper: $(STAMP) ## measure the paper's claims (PROFILE=full, DATA=DIR, AUTHORS=DIR); keeps docs/paper.md
+	$(BIN)/python -m experiments.paper --profile $(or $(PROFILE),quick) $(if $(DATA),--data $(DATA)) \
+	  $(if $(AUTHORS),--authors $(AUTHORS)) $(if $(filter full,$(PROFILE)),--page docs/paper.md,--results build/paper)
 
 format: $(STAMP) ## rewrite the code in the house format
 	$(BIN)/ruff check --fix-only .

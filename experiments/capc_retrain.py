@@ -141,7 +141,7 @@ def affordable(terms: Terms, querier: str, model: SiteModel, X: np.ndarray) -> i
             fit += 1
         return fit
     votes = model.votes(X)
-    each = float(votes.any(axis=1).mean() if terms.by_ballot else votes.sum(axis=1).mean())
+    each = float(votes.any(axis=1).mean() if terms.counted.by_ballot else votes.sum(axis=1).mean())
     left = min(prices.allowances(querier).values())
     return int(min(len(X), max(1, SPARE * left / max(each, 1e-9))))
 

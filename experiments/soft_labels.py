@@ -1,7 +1,7 @@
 """What a student learns from, and how many teachers vote: noisy tallies against bits.
 
-Teachers vote on public rows, tallies are released as ``shared/tools/tally.py`` does (allowance
-learnt, whole budget; floating-point draws, for figures only), and a LinearStudent learns from them.
+Teachers vote on public rows, tallies are released as by default (the allowance is learnt), and a
+LinearStudent learns from them. The kept figures are of a draft: floating-point draws.
 Figures are macro AUC on test rows, as in ``methods.py``; delta is 1e-5.
 
 ``targets`` compares, on rows as they are, what students learn from (bits: labels of Binary voting,
@@ -19,7 +19,6 @@ Run: python experiments/soft_labels.py targets voc --epsilon 10 --teachers 50 10
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import warnings
 from typing import Any
@@ -32,9 +31,6 @@ import privote as pv
 from privote.learning import LinearStudent, TableEncoder, cast, train
 from privote.learning.embedding import embed, embedding_for, fit_embedding
 from privote.learning.teachers import partition, partition_key, top_votes
-
-sys.path.append(str(SHARED / "tools"))
-import tally
 
 EACH = (4, 8, 16, 32, 64)  # records of a teacher
 Sides = dict[str, Any]
@@ -61,36 +57,9 @@ def persons(sets: Sides) -> int:
     return len(sets["Y"]) if sets["groups"] is None else len(np.unique(sets["groups"]))
 
 
-def tallies(votes: Any, epsilon: float, delta: float, seed: int) -> tuple[Any, float, int]:
-    """Return noisy tallies of votes in [0, 1], the noise, and the allowance."""
-    rng = np.random.default_rng(seed)
-    queries, voters, labels = votes.shape
-    rho, _ = tally.order_of(epsilon, delta)
-    learning = math.sqrt(8 * 0.1 * rho)
-    squares = votes.astype(np.float32) ** 2
-    cells, V = queries * labels, math.ceil(queries * labels / 8)
-    if voters * learning >= 14:
-        V = tally.pick_allowance(squares.sum(axis=(0, 2)), queries, labels, learning, rng)
-    sigma = math.sqrt(min(2 * V, cells)) / tally.mu_of(epsilon, delta, learning)
-    used = squares.sum(axis=2).cumsum(axis=0) <= V
-    z = (votes * used[:, :, None]).sum(axis=1) + sigma * rng.standard_normal((queries, labels))
-    return z, sigma, V
-
-
-def posterior(z: Any, sigma: float, voters: int) -> tuple[Any, Any]:
-    """Return the chance that most want a label, and the expected share of voters who do."""
-    points = min(500, max(41, math.ceil(2 * voters / sigma) + 1))
-    grid = np.linspace(0, voters, points)
-    bins, counts, likelihood = tally.binned(z, sigma, grid)
-    start = np.full((1, points), 0.1 / points)
-    start[0, 0] += 0.9
-    pooled, _ = tally.em(counts.sum(0)[None], likelihood, start)
-    weights, _ = tally.em(counts, likelihood, np.tile(pooled, (len(counts), 1)), 5 * pooled)
-    joint = weights[:, None] * likelihood
-    joint /= joint.sum(axis=2, keepdims=True)
-    place = (np.arange(len(counts)), bins)
-    chance, share = joint[:, :, grid > voters / 2].sum(axis=2), joint @ (grid / voters)
-    return np.minimum(chance, 1)[place], np.minimum(share, 1)[place]
+def released(votes: Any, epsilon: float, seed: int) -> pv.Release:
+    """Return noisy tallies of votes, and what they say: a simulation, without a warning."""
+    return pv.label(votes, epsilon=epsilon, delta=DELTA, anyway=True, seed=seed)
 
 
 def auc(sets: Sides, model: Any) -> float:
@@ -116,10 +85,10 @@ def by_target(sets: Sides, epsilon: float, voters: int, seed: int) -> str:
     X, public, _ = sets["X"]
     teachers = trained(sets, voters, seed)
     votes = cast(teachers, public)
-    z, sigma, _ = tallies(votes, epsilon, DELTA, seed)
-    chance, share = posterior(z, sigma, voters)
-    targets = {"one half": chance > 0.5, "chance": chance, "share": share}
-    targets |= {"raw": np.clip(z / voters, 0, 1), "no noise": votes.mean(axis=1)}
+    said = released(votes, epsilon, seed)
+    targets = {"one half": said.probabilities > 0.5, "chance": said.probabilities}
+    targets |= {"share": said.shares, "raw": np.clip(said.tallies / voters, 0, 1)}
+    targets["no noise"] = votes.mean(axis=1)
     answers = np.concatenate(list(teachers.predict_proba(public)))
     for name, ballots in {
         "grid": np.rint(15 * answers) / 15,
@@ -128,8 +97,7 @@ def by_target(sets: Sides, epsilon: float, voters: int, seed: int) -> str:
         ),
         "at 0.5": answers >= 0.5,
     }.items():
-        z, sigma, _ = tallies(ballots, epsilon, DELTA, seed)
-        targets[name] = posterior(z, sigma, voters)[1]
+        targets[name] = released(ballots, epsilon, seed).shares
     row = {name: taught(sets, cells) for name, cells in targets.items()}
     bits = {"mechanism": pv.BinaryVoting(sigma=voters / 5), "guarantee": "allowance"}
     settings = {"n_teachers": voters, "epsilon": epsilon, "delta": DELTA, "random_state": seed}
@@ -148,9 +116,8 @@ def by_number(sets: Sides, epsilon: float, seed: int) -> str:
     figures = []
     for voters in [records // each for each in EACH if 10 <= records // each <= 2000]:
         votes = cast(trained(sets, voters, seed), sets["X"][1])
-        z, sigma, _ = tallies(votes, epsilon, DELTA, seed)
-        share = posterior(z, sigma, voters)[1]
-        figures.append(f"n={voters} s/n={sigma / voters:.2f} share {taught(sets, share):.3f}")
+        share = released(votes, epsilon, seed).shares
+        figures.append(f"n={voters} share {taught(sets, share):.3f}")
     return f"{rule}, seed {seed}: {' | '.join(figures)}"
 
 

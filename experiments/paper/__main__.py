@@ -2,143 +2,95 @@
 
 from __future__ import annotations
 
-import shlex
+import argparse
+import csv
+import json
+import sys
+import time
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+from . import page
+from .bench import Bench, Measured, plain
+from .claims import BY_NAME, CLAIMS, Claim
 
-from privote.cli.output import print_json, print_table, say, speak, stages
-from privote.errors import InputError
-
-from . import claims, page, runner
-from .kinds import Bench
-
-PROFILES = ("quick", "full")
+RESULTS = Path(__file__).parent / "results"
 
 
-def paper(
-    output: Annotated[
-        Path, typer.Option(help="A folder for the page, the tables and what was measured.")
-    ] = Path("build/paper"),
-    profile: Annotated[
-        str, typer.Option(metavar="quick|full", help="One seed, or three.")
-    ] = "quick",
-    only: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CLAIM[,...]",
-            help='Only these claims, by key or place ("Figure 4,Table 1"); --list shows all.',
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="A folder with real data; docs/data-sets.md says which.")
-    ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(help="How often what is random is drawn: 1, or 3 in full.")
-    ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Measure anew what an earlier run has kept.")
-    ] = False,
-    kept: Annotated[
-        bool, typer.Option("--kept", help="Measure nothing: a page of what runs have kept so far.")
-    ] = False,
-    listed: Annotated[
-        bool, typer.Option("--list", help="Show the claims and leave; nothing is run.")
-    ] = False,
-    json: Annotated[bool, typer.Option("--json")] = False,
-) -> None:
-    """Measure the paper's theorems, tables and figures, and say which hold.
-
-    Example:
-
-        python -m experiments.paper --only "Figure 4"
-
-    Writes one page with every claim: what the paper says, what is measured here, in the paper's
-    accounting and exactly, a plot like the paper's, and a verdict. What was measured is kept: a
-    run that was broken off goes on, and only what changed is measured again.
-    """
-    if listed:
-        rows = [
-            {"key": c.key, "in the paper": claims.PLACES[c.key], "claim": c.title}
-            for c in claims.CLAIMS
-        ]
-        if json:
-            print_json({"claims": rows})
-        else:
-            print_table(rows, title=f"The paper's {len(rows)} claims")
-        return
-    if profile not in PROFILES:
-        raise InputError("profile", f"must be one of {', '.join(PROFILES)}", profile)
-    if kept and fresh:
-        raise InputError("kept", "does not go with `fresh`")
-    if seeds is None:
-        seeds = 3 if profile == "full" else 1
-    if seeds < 1:
-        raise InputError("seeds", "must be at least 1", seeds)
-    if data is not None and not data.is_dir():
-        raise InputError("data", "must be a folder", str(data))
-    keys = None if only is None else [_key(name.strip()) for name in only.split(",")]
-    bench = Bench(profile=profile, seeds=seeds, data=data)
-    if not json and (found := page.data_found(bench, keys)):
-        print_table(found, title="Data")
-    with stages() as tell:
-        results = runner.run(
-            bench,
-            output / "kept",
-            only=keys,
-            fresh=fresh,
-            kept_only=kept,
-            progress=lambda key, done, total: _tell(tell, key, done, total),
-        )
-    words = [
-        "python -m experiments.paper",
-        f"--output {shlex.quote(str(output))}",
-        f"--profile {profile}",
-    ]
-    words += [f"--seeds {seeds}"] + ([f"--only {','.join(keys)}"] if keys else [])
-    words += ["--data DIR"] if data else []  # the page leaves this machine
-    facts = page.write(output, results, bench, " ".join(words))
-    if json:
-        print_json(facts)
-        return
-    print_table(
-        [
-            {
-                "in the paper": claims.PLACES[r.claim.key],
-                "claim": r.claim.title,
-                "verdict": r.verdict[0],
-                "s": round(r.seconds),
-            }
-            for r in results
-        ],
-        title="The paper, claim by claim",
+def arguments(words: list[str] | None = None) -> argparse.Namespace:
+    """Return the parsed command line."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.paper", description=__doc__)
+    parser.add_argument(
+        "--only", metavar="KEY,...", help='rows by key or place, "table-3,Figure 4"'
     )
-    for result in results if keys else ():
-        say(f"{claims.PLACES[result.claim.key]}: {result.verdict[1]}\n")
-    say("; ".join(f"{word}: {count}" for word, count in facts["verdicts"].items()))
-    say(f"Page: {facts['page']}; the same in Markdown, and CSVs, beside it")
+    parser.add_argument("--data", type=Path, help="a folder with data; docs/data-sets.md names it")
+    parser.add_argument("--authors", type=Path, help="a checkout of the authors' code")
+    parser.add_argument("--profile", choices=("quick", "full"), default="quick",
+                        help="one seed, or three")  # fmt: skip
+    parser.add_argument("--slow", action="store_true", help="also what takes an hour: ResNet-18")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where figures are kept")
+    parser.add_argument("--page", type=Path, help="write the page of all that is kept")
+    parser.add_argument("--list", action="store_true", help="show the rows, and run nothing")
+    given = parser.parse_args(words)
+    given.keys = [name.strip().lower() for name in given.only.split(",")] if given.only else []
+    for name in given.keys:
+        if name not in BY_NAME:
+            parser.error(f"--only must name rows by key or place, and {name!r} is none")
+    if given.data is not None and not given.data.is_dir():
+        parser.error(f"--data must be a folder: {given.data}")
+    return given
 
 
-def _key(name: str) -> str:
-    """Return the key of a claim that is called by its key or its place in the paper."""
-    found = claims.BY_NAME.get(name.lower())
-    if found is None:
-        raise InputError("only", "must name claims by key or place; --list shows them", name)
-    return str(found.key)
+def keep(folder: Path, claim: Claim, measured: Measured, seconds: float, command: str) -> None:
+    """Write a claim's facts as JSON and its rows as CSV."""
+    folder.mkdir(parents=True, exist_ok=True)
+    facts = {"date": datetime.now(UTC).strftime("%Y-%m-%d"), "command": command}
+    facts |= {"seconds": round(seconds, 1), "facts": plain(measured.facts)}
+    text = json.dumps(facts, indent=1, ensure_ascii=False)
+    (folder / f"{claim.key}.json").write_text(text + "\n", encoding="utf-8")
+    columns = list(dict.fromkeys(name for row in measured.rows for name in row))
+    with (folder / f"{claim.key}.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        for row in measured.rows:
+            writer.writerow({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()})
 
 
-def _tell(tell: Any, key: str, done: int, total: int) -> None:
-    if not typer.get_text_stream("stderr").isatty():
-        typer.echo(f"{done}/{total} {key}", err=True)
-    tell("claims", done, total)
+def kept(folder: Path) -> dict[str, Any]:
+    """Return what is kept of every claim, by key."""
+    files = {claim.key: folder / f"{claim.key}.json" for claim in CLAIMS}
+    return {
+        key: json.loads(file.read_text("utf-8")) for key, file in files.items() if file.is_file()
+    }
 
 
-app = typer.Typer(
-    pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
-)
-app.command()(paper)
-speak(app)
+def main(words: list[str] | None = None) -> int:
+    """Measure what is asked for, keep it, and write the page."""
+    given = arguments(words)
+    if given.list:
+        for claim in CLAIMS:
+            print(f"{claim.key:20s} {claim.place}: {claim.says}")
+        return 0
+    chosen = [BY_NAME[name] for name in given.keys]
+    chosen = chosen or [claim for claim in CLAIMS if given.slow or not claim.slow]
+    seeds = 3 if given.profile == "full" else 1
+    bench = Bench(seeds=seeds, data=given.data, authors=given.authors)
+    for number, claim in enumerate(chosen, 1):
+        print(f"{number}/{len(chosen)} {claim.key} ...", file=sys.stderr, flush=True)
+        started = time.process_time()
+        measured = claim.measure(bench)
+        command = page.command_of(claim, profile=given.profile)
+        if measured is None:
+            print(f"{claim.place}: not run, its data is not at hand ({command})")
+            continue
+        keep(given.results, claim, measured, time.process_time() - started, command)
+        print(page.in_words(claim, plain(measured.facts)), flush=True)
+    if given.page is not None:
+        given.page.write_text(page.page(kept(given.results)), encoding="utf-8")
+        print(f"Page: {given.page}")
+    return 0
+
 
 if __name__ == "__main__":
-    app(prog_name="python -m experiments.paper")
+    sys.exit(main())

@@ -10,7 +10,7 @@ does: to compare accountants, not to be released.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from privote.accounting.renyi import largest_curve
 from privote.planning.chances import cell_probabilities
 from privote.votes.cube import Ballots
 
+from .bench import over_seeds
 from .electorates import Electorate, Labels
 
 Floats = npt.NDArray[np.float64]
@@ -159,19 +160,3 @@ def judged(
             for seed, one in enumerate(electorates)
         ]
     )
-
-
-def spread(values: Sequence[float]) -> str:
-    """Return mean and interval over seeds: mean [lowest, highest]; a single value as it is."""
-    digits = 0 if all(float(v).is_integer() for v in values) else 3
-    mean, low, high = (f"{v:.{digits}f}" for v in (np.mean(values), min(values), max(values)))
-    return mean if len(values) == 1 else f"{mean} [{low}, {high}]"
-
-
-def over_seeds(draws: Sequence[Mapping[str, float]]) -> tuple[dict[str, float], dict[str, str]]:
-    """Return the mean of every figure, and the same with its interval, to be shown."""
-    values = {
-        name: [draw[name] for draw in draws if name in draw] for draw in draws for name in draw
-    }
-    means = {name: float(np.mean(found)) for name, found in values.items()}
-    return means, {name: spread(found) for name, found in values.items()}

@@ -1,239 +1,148 @@
-"""What a run leaves: one page with every claim, the same in Markdown, pictures, and a CSV each."""
+"""The page: the abstract's five claims, one table, misprints; all from what is kept."""
 
 from __future__ import annotations
 
-import ast
-import csv
-import json
-import os
-import platform
-import shutil
-import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
-from privote.report import Command, Facts, Figure, Section, TableBlock, write_page
-from privote.report.page import Block, drawn
+from .claims import CLAIMS, PART, Claim
 
-from . import markdown
-from .claims import CLAIMS, PARTS, PLACES
-from .data import AIMS, fit
-from .kinds import Bench
-from .pictures import drawing
-from .runner import Result, counted
-from .sources import described
-from .telling import file_name, first_with, remarks, tables, worded
-
-INTRO = (
-    "Every theorem, table, figure and algorithm of Private Multi-Winner Voting for Machine "
-    "Learning, and what its text claims beside them: what the paper says, what was measured here, "
-    "and whether it holds. Where the accounting differs both are shown: the paper's (Theorem 6 of "
-    "PATE 2018, the conversion of 2017, stopping when the budget is used up) and the exact cost."
-    "\n\n"
-    "Votes on Pascal VOC and tmc2007 are real. Votes on CheXpert and PadChest are made from their "
-    "owners' label files, on MIMIC-CXR from published statistics; how near they are stands at the "
-    "end. Brackets hold the lowest and highest of the seeds; hollow marks in plots are the paper's "
-    "own numbers. L2-DI and L1-DI are Tau voting, clipped in l2 or l1, at the price that looks at "
-    "no vote; the AUC of labels without probabilities is their BAC. Queries counted by "
-    "data-dependent cost compare accountants: such a count must not be released."
-)
-DATA = "The data, where it was found, and the claims that use it."
-FITS = (
-    "How near electorates are to the paper's: published, and here. Queries are Binary's at ε = 20 "
-    "in the paper's accounting, with σ = 7 (MIMIC 10). Made ones were fitted to these, CheXpert "
-    "also to Table 10's 35."
-)
+RESULTS = "../experiments/paper/results"
+TEMPLATE = Path(__file__).parent / "template.md"
 
 
-def write(folder: Path, results: Sequence[Result], bench: Bench, command: str) -> dict[str, Any]:
-    """Write page, Markdown, pictures and CSVs into the folder; return what a caller shows."""
-    sheets, pictures = folder / "csv", folder / markdown.PICTURES
-    for one in (sheets, pictures):
-        one.mkdir(parents=True, exist_ok=True)
-    by_key = {result.claim.key: result for result in results}
-    in_parts = [by_key[key] for keys in PARTS.values() for key in keys if key in by_key]
-    figures = {key: _figure(result) for key, result in by_key.items()}
-    found = data_found(bench, [result.claim.key for result in results])
-    fits = electorates_fit(bench) if len(results) > len(CLAIMS) // 2 else []
-    sections = [_overview(in_parts), *_claims(in_parts, figures), _beyond()]
-    for heading, caption, rows in (("Data", DATA, found), ("Electorates", FITS, fits)):
-        if rows:
-            blocks: list[Block] = [TableBlock(caption=caption, rows=rows)]
-            sections.insert(-1, Section(heading=heading, blocks=blocks))
-    page = write_page(
-        folder / "paper.html",
-        title="The paper, claim by claim",
-        intro=INTRO,
-        sections=sections,
-    )
-    for result in results:
-        name = file_name(result.claim.key)
-        if result.measured is not None and result.measured.rows:
-            _write_csv(sheets / f"{name}.csv", result.measured.rows)
-        figure = figures[result.claim.key]
-        if isinstance(figure, Figure):
-            (pictures / f"{name}.svg").write_text(figure.svg + "\n", encoding="utf-8")
-    facts = _facts(results, bench, command) | {"page": str(page)}
-    _write_csv(folder / "verdicts.csv", facts["claims"])
-    shown = [key for key, figure in figures.items() if isinstance(figure, Figure)]
-    behind = {"Data": (DATA, found), "Electorates": (FITS, fits)}
-    text = markdown.page(in_parts, shown, facts, INTRO, behind, beyond())
-    (folder / "paper.md").write_text(text, encoding="utf-8")
-    summary = json.dumps(facts, indent=2, ensure_ascii=False)
-    (folder / "summary.json").write_text(summary + "\n", encoding="utf-8")
-    return facts
+def command_of(claim: Claim, *, profile: str = "full") -> str:
+    """Return the command that measures one claim."""
+    folder = "--authors DIR" if claim.key == "code" else "--data DIR"
+    return f"python -m experiments.paper --only {claim.key} {folder} --profile {profile}"
 
 
-def _facts(results: Sequence[Result], bench: Bench, command: str) -> dict[str, Any]:
-    """Return what a run was, and every verdict."""
-    return {
-        "command": command,
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "commit": _commit(),
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python "
-        f"{platform.python_version()}",
-        "profile": bench.profile,
-        "seconds": round(sum({r.claim.measure: r.seconds for r in results}.values())),
-        "verdicts": counted(results),
-        "claims": [
-            {
-                "key": r.claim.key,
-                "kind": r.claim.kind,
-                "verdict": r.verdict[0],
-                "reason": r.verdict[1],
-            }
-            for r in results
-        ],
-    }
+class _Cells(Formatter):
+    """Formats facts; one that is missing or None is a dash."""
+
+    def format_field(self, value: Any, spec: str) -> str:
+        if value is None:
+            return "∞" if spec == "" else "–"
+        return str(super().format_field(value, spec))
 
 
-def _commit() -> str:
-    """Return the commit that this was measured with, and whether files differ from it."""
-    words = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    if shutil.which("git") is None:
-        return "unknown"
-    done = subprocess.run([*words, "--exclude=*"], capture_output=True, check=False, text=True)
-    return done.stdout.strip() or "unknown"
+def cell(text: str, facts: Mapping[str, Any]) -> str:
+    """Return a cell of the table, filled with facts and safe inside Markdown."""
+    return _Cells().vformat(text, (), facts).replace("|", "\\|")
 
 
-def _overview(results: Sequence[Result]) -> Section:
-    return Section(
-        heading="All verdicts",
-        blocks=[
-            Facts(values=counted(results)),
-            TableBlock(
-                caption="Every claim, its verdict, and the processor's seconds. Claims that share "
-                "a measurement show it each.",
-                rows=[
-                    {
-                        "in the paper": PLACES[r.claim.key],
-                        "claim": r.claim.title,
-                        "verdict": r.verdict[0],
-                        "seconds": round(r.seconds, 1),
-                    }
-                    for r in results
-                ],
-            ),
-        ],
-    )
+def verdict(claim: Claim, facts: Mapping[str, Any]) -> str:
+    """Return the verdict in words: the whole, and the parts where they differ."""
+    word, parts = claim.verdict(facts)
+    shown = f"**{word}**"
+    if len(set(parts.values())) > 1:
+        shown += ": " + "; ".join(f"{name} {one}" for name, one in parts.items())
+    elif word == "not tested":
+        shown += f" ({', '.join(parts)})"
+    return shown
 
 
-def _claims(results: Sequence[Result], figures: Mapping[str, Block | None]) -> Iterator[Section]:
-    part_of = {key: part for part, keys in PARTS.items() for key in keys}
-    earlier, part = first_with(results), ""
-    for result in results:
-        claim = result.claim
-        blocks: list[Block] = [f"{lead} {text}" for lead, text in remarks(result)]
-        figure = figures[claim.key]
-        blocks += [] if figure is None else [figure]
-        if claim.key in earlier:
-            blocks.append(f"Its table stands under {PLACES[earlier[claim.key]]}.")
-        elif result.measured is not None:
-            blocks += [_measured(rows, claim.key) for rows in tables(result.measured.rows)]
-        blocks.append(Command(text=claim.command))
-        if part_of[claim.key] != part:
-            part = part_of[claim.key]
-            yield Section(heading=part)
-        yield Section(heading=f"{PLACES[claim.key]}: {claim.title}", blocks=blocks)
+def in_words(claim: Claim, facts: Mapping[str, Any]) -> str:
+    """Return a claim's row as lines for a terminal."""
+    cells = {"paper": claim.published, "paper's accounting": claim.account}
+    cells |= {"exact": claim.exact, "elsewhere": claim.elsewhere}
+    lines = [f"{claim.place}: {verdict(claim, facts).replace('**', '')}"]
+    lines += [f"  {name}: {cell(text, facts)}" for name, text in cells.items() if text != "–"]
+    return "\n".join(lines)
 
 
-def _measured(rows: Sequence[Any], key: str) -> TableBlock:
-    """Return what was measured; of a long table the first rows."""
-    caption = "Measured here."
-    if len(rows) > markdown.MOST:
-        caption = (
-            f"Measured here: the first {markdown.MOST} of {len(rows)} rows; all of them are in "
-            f"csv/{file_name(key)}.csv."
-        )
-    return TableBlock(caption=caption, rows=rows[: markdown.MOST])
+def page(kept: Mapping[str, Any]) -> str:
+    """Return the whole page."""
+    counts = Counter(one.verdict(kept[one.key]["facts"])[0] for one in CLAIMS if one.key in kept)
+    counts["not run"] = sum(one.key not in kept for one in CLAIMS)
+    total = ", ".join(f"{word} {number}" for word, number in counts.most_common() if number)
+    parts = {"abstract": abstract(kept), "table": table(kept)}
+    filled = {name: "\n".join(lines) for name, lines in parts.items()}
+    text = TEMPLATE.read_text(encoding="utf-8")
+    return text.format(total=f"{total} of {len(CLAIMS)} rows", **filled)
 
 
-def _figure(result: Result) -> Block | None:
-    """Return a claim's picture, the sentence that says what drawing it needs, or None."""
-    if result.measured is None:
-        return None
-    draw = drawing(result.claim.key, result.measured)
-    return None if draw is None else drawn(f"{result.claim.title}.", draw)
+def abstract(kept: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the abstract's five claims: a sentence, a figure and a verdict each."""
+    yield "| the abstract | measured | verdict |"
+    yield "|---|---|---|"
+    claims = {claim.key: claim for claim in CLAIMS}
+    for line in ABSTRACT:
+        if not set(line.keys) <= set(kept):
+            yield f"| {line.says} | – | **not run** |"
+            continue
+        facts = {key: kept[key]["facts"] for key in line.keys}
+        words = {claims[key].verdict(facts[key])[0] for key in line.keys}
+        word = words.pop() if len(words) == 1 else PART
+        named = {key.replace("-", "").replace(".", ""): one for key, one in facts.items()}
+        yield f"| {line.says} | {cell(line.figure, named)} | **{word}** |"
 
 
-def data_found(bench: Bench, keys: Sequence[str] | None) -> list[dict[str, str]]:
-    """Return a row for each data set: where it was found, and the claims that use it."""
-    used: dict[str, list[str]] = {}
+def table(kept: Mapping[str, Any]) -> Iterator[str]:
+    """Yield one row for each claim."""
+    columns = ("claim", "paper", "ours, its accounting", "exact", "on the paper's data")
+    yield f"| {' | '.join(columns)} | elsewhere | `--only` |"
+    yield "|---|---|---|---|---|---|---|"
     for claim in CLAIMS:
-        for name in claim.sources if keys is None or claim.key in keys else ():
-            used.setdefault(name, []).append(PLACES[claim.key])
-    return [
-        {
-            "data": name,
-            "found": described(bench.data, name) or "not found",
-            "used by": ", ".join(places),
-        }
-        for name, places in used.items()
-    ]
+        start = f"| **{claim.place}.** {claim.says}"
+        if claim.key not in kept:
+            yield f"{start} | – | – | – | **not run** | – | `{claim.key}` |"
+            continue
+        facts = kept[claim.key]["facts"]
+        texts = (claim.published, claim.account, claim.exact)
+        cells = [cell(text, facts) for text in texts]
+        cells += [verdict(claim, facts), cell(claim.elsewhere, facts)]
+        yield f"{start} | {' | '.join(cells)} | [`{claim.key}`]({RESULTS}/{claim.key}.csv) |"
 
 
-def electorates_fit(bench: Bench) -> list[dict[str, str]]:
-    """Return a row for each electorate: every statistic as published, and here."""
-    rows = []
-    for name in AIMS:
-        row = {"electorate": worded(name)}
-        for what, (told, ours) in fit(name, bench.data).items():
-            digits = 3 if ours < 1 else 0
-            row[what] = f"{'–' if told is None else f'{told:g}'}; {ours:.{digits}f}"
-        rows.append(row)
-    return rows
+@dataclass(frozen=True, kw_only=True)
+class Headline:
+    """One claim of the abstract: what it says, one figure, and the rows it rests on."""
+
+    says: str
+    figure: str
+    keys: tuple[str, ...]
 
 
-def beyond() -> list[dict[str, str]]:
-    """Return what else is measured beside the paper: script, what it measures, what is kept."""
-    rows = []
-    for path in sorted(Path(__file__).parents[1].glob("*.py")):
-        source = path.read_text(encoding="utf-8")
-        if "__main__" in source:
-            kept = path.parent / "results" / f"{path.stem}.txt"
-            rows.append(
-                {
-                    "command": f"python experiments/{path.name}",
-                    "measures": str(ast.get_docstring(ast.parse(source))).partition("\n")[0],
-                    "kept": f"experiments/results/{kept.name}" if kept.is_file() else "–",
-                }
-            )
-    return rows
-
-
-def _beyond() -> Section:
-    table = TableBlock(caption="Scripts, what they measure, and their last output.", rows=beyond())
-    return Section(
-        heading="Beyond the paper",
-        blocks=["Measured about privote itself.", table],
-    )
-
-
-def _write_csv(path: Path, rows: Sequence[Any]) -> None:
-    keys = list(dict.fromkeys(key for row in rows for key in row))
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, keys, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+#: Facts of a row are named by its key, without hyphens and dots, in a headline's figure.
+ABSTRACT = (
+    Headline(
+        says="Three mechanisms with a bounded privacy guarantee",
+        figure="They are private, at higher prices than stated: Theorem 6 bounds one direction, "
+        "the other costs up to {theorem52[back]:.2f} times that. Counts match the authors' code "
+        "({code[theirs]:.0f} and {code[ours]:.0f} queries)",
+        keys=("theorem-5.2", "code"),
+    ),
+    Headline(
+        says="τ voting bounds votes optimally in l2, for tight data-independent guarantees",
+        figure="A Tau query costs {algorithm1[tau_code]:.2f} times its price; l2 is "
+        "{algorithm2[binary]:.1f} times cheaper than Binary, not > 6; l1 costs "
+        "{algorithm2[l1]:.2f} of l2",
+        keys=("algorithm-1", "algorithm-2"),
+    ),
+    Headline(
+        says="Binary is competitive unless labels are strongly correlated; then Powerset wins",
+        figure="VOC, 20 labels: Binary answers {figure3[voc_same][8]:.1f} times Powerset's "
+        "queries. 20 copies of one label: Powerset {correlation[powerset_exact]:,.0f}, Binary "
+        "{correlation[binary_exact]:,.0f} exactly; {correlation[powerset_paper]:,.0f} and "
+        "{correlation[binary_paper]:,.0f} in the paper's accounting",
+        keys=("figure-3", "correlation"),
+    ),
+    Headline(
+        says="Outperforms the state of the art on healthcare data and standard benchmarks",
+        figure="VOC, ε = 20: Binary PATE AUC {table1[binary_pate_mixmatch_20]:.2f}, Powerset "
+        "{table1[powerset_pate_mixmatch_20]:.2f}, but DPSGD on the same public features "
+        "{table1[dpsgd_last_layer_20]:.2f}. No healthcare pictures at hand",
+        keys=("table-1", "table-2"),
+    ),
+    Headline(
+        says="CaPC improves models of several sites significantly",
+        figure="VOC, ε = 20: balanced accuracy {table4[twenty_bac]:+.3f} (the paper +.05). Ten "
+        "sites of X-rays (NIH): {section66[after_bac]:+.3f}; the paper's PadChest did not gain",
+        keys=("table-4", "section-6.6"),
+    ),
+)

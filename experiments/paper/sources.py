@@ -22,8 +22,9 @@ import numpy.typing as npt
 Labels = npt.NDArray[np.int8]
 WHEEL = "torchxrayvision-*.whl"
 
-VOC, FEATURES, VOTES, TMC = "VOC labels", "VOC features", "VOC votes", "tmc2007 votes"
+VOC, FEATURES = "VOC labels", "VOC features"
 CHEXPERT, PADCHEST, MIMIC, NIH = "CheXpert labels", "PadChest labels", "MIMIC labels", "NIH X-rays"
+RADIOLOGISTS = "CheXpert radiologists"
 
 #: What a data set's file may be called, by the name of the data.
 PATTERNS = {
@@ -33,9 +34,8 @@ PATTERNS = {
     PADCHEST: ("PADCHEST_chest_x_ray_images_labels_160K*.csv*",),
     MIMIC: ("mimic-cxr-2.0.0-chexpert.csv*",),
     NIH: ("nih_chestxray14*.npz",),
+    RADIOLOGISTS: ("chexpert_test_votes.npz",),
 }
-#: What comes with privote, and so is always there.
-EMBEDDED = {VOTES: "comes with privote", TMC: "comes with privote"}
 
 
 @dataclass(frozen=True)
@@ -75,23 +75,6 @@ def find(folder: Path | None, name: str) -> Found | None:
                 if any(Path(member).match(pattern) for pattern in PATTERNS[name]):
                     return Found(wheel, member)
     return None
-
-
-def described(folder: Path | None, name: str) -> str:
-    """Return what was found under a name, in words; empty if nothing was."""
-    if name in EMBEDDED:
-        return EMBEDDED[name]
-    found = find(folder, name)
-    return "" if found is None else str(found)
-
-
-def fingerprint(folder: Path | None, names: tuple[str, ...]) -> Iterator[str]:
-    """Yield a line for each file that was found: another file is measured anew."""
-    for name in names:
-        found = None if name in EMBEDDED else find(folder, name)
-        if found is not None:
-            facts = found.path.stat()
-            yield f"{found} {facts.st_size} {facts.st_mtime_ns}\n"
 
 
 @contextmanager

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from .errors import PrivoteError as PrivoteError
     from .errors import PrivoteWarning as PrivoteWarning
     from .errors import UnavailableError as UnavailableError
+    from .guarantees import Guarantee as Guarantee
     from .guarantees.data_dependent import bills as bills
-    from .guarantees.guarantee import Guarantee as Guarantee
     from .labelling import Electorate as Electorate
     from .labelling import label as label
     from .learning import NeighbourBallots as NeighbourBallots
@@ -56,8 +56,8 @@ _NAMES = {
     "accounting.renyi": "DEFAULT_ORDERS epsilon epsilon_2017",
     "errors": "BallotError BudgetError ChargedError InputError LedgerError MissingExtraError "
     "PrivoteError PrivoteWarning UnavailableError",
+    "guarantees": "Guarantee",
     "guarantees.data_dependent": "bills",
-    "guarantees.guarantee": "Guarantee",
     "labelling": "Electorate label",
     "learning": "NeighbourBallots PATEClassifier PrivateClassifier collect_votes load",
     "ledger": "Budget Ledger",

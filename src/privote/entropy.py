@@ -12,6 +12,7 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -178,19 +179,19 @@ class Entropy:
                 return place
 
     def _exp_minus(self, numerator: int, denominator: int) -> bool:
-        """Return True with probability exp(-numerator / denominator), by rational coins only."""
-        whole, rest = divmod(numerator, denominator)
-        for _ in range(whole):
-            if not self._exp_below_one(1, 1):
-                return False
-        return self._exp_below_one(rest, denominator)
+        """Return True with probability exp(-numerator / denominator), by rational coins only.
 
-    def _exp_below_one(self, numerator: int, denominator: int) -> bool:
-        # The run of successes with chances p/1, p/2, p/3 ... is even with probability exp(-p).
-        tries = 1
-        while self.below(denominator * tries) < numerator:
-            tries += 1
-        return tries % 2 == 1
+        The run of successes with chances p/1, p/2, p/3 ... is even with probability exp(-p), for p
+        up to 1: one run for each whole part, and one for the rest.
+        """
+        whole, rest = divmod(numerator, denominator)
+        for part, of in chain(repeat((1, 1), whole), [(rest, denominator)]):
+            tries = 1
+            while self.below(of * tries) < part:
+                tries += 1
+            if tries % 2 == 0:
+                return False
+        return True
 
     def rounded_gaussian(self, sigma: float, count: int) -> npt.NDArray[np.int64]:
         """Draw round(sigma Z), Z standard normal: x has Phi((x+1/2)/sigma) - Phi((x-1/2)/sigma).

@@ -195,17 +195,6 @@ def _move(part: Path, output: Path, *, force: bool) -> None:
     part.replace(output)
 
 
-def sync_files(files: Iterable[Path]) -> None:
-    """Make files that were written durable, and their names."""
-    for path in files:
-        file = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(file)
-        finally:
-            os.close(file)
-        sync_folder(path.parent)
-
-
 def sync_folder(folder: Path) -> None:
     """Make new names in a folder durable; a disk that fails raises."""
     try:

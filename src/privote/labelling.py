@@ -10,16 +10,14 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from .accounting.allowance import FACTOR
-from .accounting.filters import fitting
-from .accounting.renyi import DEFAULT_ORDERS, Floats, epsilon_at, rounded_up
+from .accounting.renyi import DEFAULT_ORDERS, epsilon_at, rounded_up
 from .entropy import Entropy
 from .errors import BudgetError, InputError, PrivoteWarning, whole
 from .guarantees import (
@@ -29,37 +27,24 @@ from .guarantees import (
     Learnt,
     Sealed,
     data_dependent,
-    worded,
     worst_case,
 )
 from .guarantees import allowance as allowances
-from .ledger import (
-    Account,
-    AllowanceRequest,
-    AllowanceState,
-    Budget,
-    Ledger,
-    Outcome,
-    Request,
-    Run,
-    digest_of,
-)
-from .mechanisms import Mechanism, TallyVoting, mechanism_of
+from .ledger import Account, AllowanceRequest, Budget, Ledger, Outcome, Request, Run, digest_of
+from .mechanisms import Mechanism, TallyVoting
 from .mechanisms.base import check_electorate
 from .mechanisms.tally import PERCENT
 from .planning.budget import queries_for
-from .planning.forecast import forecast
+from .planning.chances import forecast
 from .planning.tallies import Outlook, outlook
 from .posterior import check_rows
 from .release import HELPS, Release, expected, release_of
-from .votes.cube import MISSING, Ballots, BallotSource, Counts, Threshold
+from .votes.cube import MISSING, Ballots, BallotSource, Threshold
 from .votes.names import folded, voter_names
 
 AUTO = "auto"
 POOR = 0.5  # an expected F1 that is warned of
 STOPPED = "It stopped after"  # begins the sentence that says so
-_NEXT = "the next query would exceed the budget in the worst case"
-_SOME = 10  # queries, and voters for each of them: an array that has both is rarely meant so
 # What a charge says in the place of settings that are not known yet.
 _PENDING = {
     "allowance": {"mechanism": TallyVoting.name, "noise": "learnt"},
@@ -169,9 +154,10 @@ def label(
     ((100, 4), 8.0, 1e-05)
     """
     release = Labelling(
-        ballots_of(votes, mechanism, threshold),
-        Budget(epsilon=epsilon, delta=delta),
-        Account(ledger=ledger, dataset=dataset, budget=budget),
+        ballots=ballots_of(votes, mechanism, threshold),
+        cost=Budget(epsilon=epsilon, delta=delta),
+        account=Account(ledger=ledger, dataset=dataset, budget=budget),
+        entropy=Entropy(seed),
         mechanism=mechanism,
         guarantee=guarantee,
         queries=queries,
@@ -180,19 +166,21 @@ def label(
         rows=rows,
         voter_ids=voter_ids,
         anyway=anyway,
-        entropy=Entropy(seed),
     ).release(resume=resume)
     warn_of_quality(release)
     return release
 
 
+@dataclass(kw_only=True, eq=False)
 class Labelling:
-    """A call of :func:`label` that is checked: what it will cost, and then what it releases.
+    """A call of :func:`label`, checked: what it asks of a ledger, and then what it releases.
 
-    Parameters
+    Attributes
     ----------
-    ballots, cost, account
-        Votes, what the call may cost, and whom it is charged to.
+    ballots, cost, account, entropy
+        Votes, what the call may cost, whom it is charged to, and where its noise comes from.
+    mechanism, guarantee, queries, plan_for, baseline, rows, voter_ids, anyway
+        As in :func:`label`.
     protects
         What reaches one voter only; whoever made the voters vouches for it.
     limits, registered
@@ -201,63 +189,79 @@ class Labelling:
         Whether later runs of the same voters go on with their allowance.
     about
         Further public terms of the run.
-
-    The others are those of :func:`label`.
+    names
+        By which a ledger recognises the voters; None where they are known by their place.
+    planned
+        For how many queries an allowance is learnt, these included.
     """
 
-    def __init__(
-        self,
-        ballots: BallotSource,
-        cost: Budget,
-        account: Account,
-        *,
-        mechanism: Mechanism | str = AUTO,
-        guarantee: str = AUTO,
-        queries: int | None = None,
-        plan_for: int | None = None,
-        baseline: npt.ArrayLike | None = None,
-        rows: Any = None,
-        voter_ids: Sequence[Any] | None = None,
-        protects: str = VOTER,
-        anyway: bool = False,
-        entropy: Entropy,
-        limits: Any = None,
-        registered: int | None = None,
-        lasts: bool = True,
-        about: Mapping[str, Any] | None = None,
-    ) -> None:
-        _check(mechanism, guarantee, account, plan_for)
-        self.cost, self.account, self.mechanism, self.entropy = cost, account, mechanism, entropy
-        self.protects, self.limits, self.lasts, self.about = protects, limits, lasts, about or {}
-        self.plan_for, self.voters, asked = plan_for, registered or ballots.voters, ballots.queries
-        if registered is None:
-            warn_of_axes(ballots, voter_ids)
-            cost.warn(ballots.voters)
-        if queries is not None:
-            asked = whole("queries", queries, 1, ballots.queries)
-            ballots = ballots.head(asked)
-        elif guarantee == "data-dependent":
+    ballots: BallotSource
+    cost: Budget
+    account: Account
+    entropy: Entropy
+    mechanism: Mechanism | str = AUTO
+    guarantee: str = AUTO
+    queries: int | None = None
+    plan_for: int | None = None
+    baseline: Any = None
+    rows: Any = None
+    voter_ids: Sequence[Any] | None = None
+    anyway: bool = False
+    protects: str = VOTER
+    limits: Any = None
+    registered: int | None = None
+    lasts: bool = True
+    about: Mapping[str, Any] = field(default_factory=dict)
+    names: Sequence[str] | None = field(init=False, default=None)
+    planned: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        ballots, account = self.ballots, self.account
+        _check(self.mechanism, self.guarantee, account, self.plan_for)
+        if self.registered is None:
+            warn_of_axes(ballots, self.voter_ids)
+            self.cost.warn(ballots.voters)
+        if self.queries is not None:
+            ballots = ballots.head(whole("queries", self.queries, 1, ballots.queries))
+        elif self.guarantee == "data-dependent":
             raise InputError(
                 "queries",
                 "must be given for guarantee 'data-dependent': stopping at a cost that depends on "
                 "the votes would leak, so the number is fixed in advance",
             )
-        if guarantee == AUTO:
-            lasting = account.ledger is not None or baseline is not None or voter_ids is not None
-            size = ballots.voters, ballots.labels, asked
-            guarantee = "allowance" if lasting else guarantee_of(mechanism, cost, *size)
-        if baseline is not None and guarantee != "allowance":
-            raise InputError("baseline", f"needs guarantee 'allowance', not {guarantee!r}")
-        most = _most_positives(mechanism, ballots)
-        names = ballots.voter_names if voter_ids is None else voter_ids
+        if self.guarantee == AUTO:
+            keeps = (account.ledger, self.baseline, self.voter_ids)
+            size = ballots.voters, ballots.labels, ballots.queries
+            lasting = any(each is not None for each in keeps)
+            self.guarantee = (
+                "allowance" if lasting else guarantee_of(self.mechanism, self.cost, *size)
+            )
+        if self.baseline is not None and self.guarantee != "allowance":
+            raise InputError("baseline", f"needs guarantee 'allowance', not {self.guarantee!r}")
+        most = None
+        if isinstance(self.mechanism, Mechanism):
+            if ballots.resolution > self.mechanism.resolution:
+                rule = "must be 0, 1 or missing; only tallies take probabilities"
+                raise InputError("votes", rule)
+            self.mechanism.check(ballots)
+            most = self.mechanism.max_positives
+        names: Any = ballots.voter_names if self.voter_ids is None else self.voter_ids
         names = None if names is None else voter_names(names, ballots.voters)
-        named = (guarantee == "allowance" or voter_ids is not None) and lasts
-        self.names = names if named else None
-        self.ballots, self.guarantee, self.queries = ballots, guarantee, queries
-        self.baseline = allowances.check_baseline(baseline, ballots, most, first=queries)
-        self.rows = None if rows is None else check_rows(rows, asked)
-        if rows is None and not anyway:
-            self._refuse_drowned()
+        if self.lasts and (self.guarantee == "allowance" or self.voter_ids is not None):
+            self.names = names
+        first, self.ballots = self.queries, ballots
+        self.baseline = allowances.check_baseline(self.baseline, ballots, most, first=first)
+        self.planned = ballots.queries
+        if self.plan_for is not None:
+            self.planned = whole("plan_for", self.plan_for, ballots.queries)
+        if self.rows is not None:
+            check_rows(self.rows, ballots.queries)
+        elif not self.anyway and self.outlook is not None and self.outlook.drowned:
+            raise BudgetError(
+                f"{self.outlook} Nothing was charged. Public rows of the queries (`rows`) help, "
+                "too; `anyway=True` goes on without",
+                code="drowned",
+            )
 
     @cached_property
     def outlook(self) -> Outlook | None:
@@ -265,126 +269,57 @@ class Labelling:
         if isinstance(self.mechanism, Mechanism) or self.guarantee != "allowance":
             return None
         return outlook(
-            voters=self.voters,
+            voters=self.ballots.voters,
             labels=self.ballots.labels,
-            queries=allowances.check_planned(self.plan_for, self.ballots.queries),
+            queries=self.planned,
             epsilon=self.cost.epsilon,
             delta=self.cost.delta,
         )
 
-    def _refuse_drowned(self) -> None:
-        """Refuse tallies whose noise is at least the number of voters, whatever they vote."""
-        if self.outlook is not None and self.outlook.drowned:
-            raise BudgetError(
-                f"{self.outlook} Nothing was charged. Public rows of the queries (`rows`) help, "
-                "too; `anyway=True` goes on without",
-                code="drowned",
-            )
-
-    # -- what it asks of a ledger ------------------------------------------------------------------
-
     def request(self, output: str | None = None) -> Request:
         """Return what the run asks of a ledger, by public numbers; or raise BudgetError."""
-        terms: dict[str, Any] = {
-            "mechanism": self._parameters(),
-            "voters": self.ballots.voters,
-            "labels": self.ballots.labels,
-            "queries": self.ballots.queries,
-            "missing": self.ballots.missing,
-            "sparse": self.ballots.sparse,
-            "baseline": digest_of(self.baseline.astype(np.int8)) if self.baseline.any() else None,
-            **self.about,
-        }
-        kind = np.int64 if isinstance(self.mechanism, str) else self.mechanism.outcomes
+        ballots, mechanism, kind = self.ballots, self.mechanism, self.guarantee
+        named = isinstance(mechanism, Mechanism)
+        settings = mechanism.parameters() if isinstance(mechanism, Mechanism) else _PENDING[kind]
+        wanted = AllowanceRequest(
+            terms={"mechanism": settings, "labels": ballots.labels},
+            voters=self.registered or ballots.voters,
+            names=self.names,
+            lasts=self.lasts,
+        )
+        guess = digest_of(self.baseline.astype(np.int8)) if self.baseline.any() else None
+        outcomes = mechanism.outcomes if isinstance(mechanism, Mechanism) else np.int64
         request = Request(
             dataset=self.account.dataset,
             budget=self.account.budget,
             cost=self.cost,
-            guarantee=self.guarantee,
+            guarantee=kind,
             protects=self.protects,
             simulated=self.entropy.simulated,
-            terms=terms,
+            terms={
+                "mechanism": settings,
+                "voters": ballots.voters,
+                "labels": ballots.labels,
+                "queries": ballots.queries,
+                "missing": ballots.missing,
+                "sparse": ballots.sparse,
+                "baseline": guess,
+                **self.about,
+            },
             price=None,
-            layout={"outcome": (kind, (self.ballots.queries, self.ballots.labels))},
-            room=1 << 16,
+            allowance=wanted if kind == "allowance" or not named else None,
+            layout={"outcome": (outcomes, (ballots.queries, ballots.labels))},
             output=output,
         )
-        if isinstance(self.mechanism, str):
-            return self._learnt(request)
-        if self.guarantee == "allowance":
-            return self._limited(request, self.mechanism)
-        if self.guarantee == "worst-case":
-            return self._bounded(request, self.mechanism)
+        if not isinstance(mechanism, Mechanism):
+            return allowances.asked_to_learn(
+                request, ballots, self.planned, plans=self.plan_for is not None
+            )
+        if kind == "allowance":
+            return allowances.asked(request, mechanism, ballots.labels, self.limits)
+        if kind == "worst-case":
+            return worst_case.asked(request, mechanism, ballots, self.queries)
         return request
-
-    def _learnt(self, request: Request) -> Request:
-        planned = allowances.check_planned(self.plan_for, self.ballots.queries)
-        learns, voters = self.guarantee == "allowance", self.ballots.voters
-        learnt = allowances.learnt_terms(
-            self.cost, voters, self.ballots, planned=planned, learns=learns
-        )
-        wanted = AllowanceRequest(
-            terms={
-                "mechanism": self._parameters(),
-                "labels": self.ballots.labels,
-                "resolution": self.ballots.resolution,
-            },
-            voters=voters,
-            names=self.names,
-            queries=self.ballots.queries,
-            planned=planned,
-            plans=self.plan_for is not None,
-            lasts=self.lasts,
-        )
-        return replace(
-            request,
-            terms={**request.terms, "learnt": vars(learnt)},
-            allowance=wanted,
-            price=lambda epsilon: allowances.learnt_price(epsilon, self.cost.delta, voters, learns),
-        )
-
-    def _limited(self, request: Request, mechanism: Mechanism) -> Request:
-        voters, labels = self.voters, self.ballots.labels
-        most, each = allowances.largest_allowance(mechanism, voters, labels, self.cost)
-        limits = allowances.check_allowance(self.limits, most, voters, self.cost)
-
-        def price(epsilon: float) -> Floats:
-            limit = int(limits.max())
-            if epsilon != self.cost.epsilon:
-                budget = replace(self.cost, epsilon=epsilon)
-                limit = allowances.contributions_that_fit(each, budget)
-            return FACTOR * limit * each
-
-        return replace(
-            request,
-            allowance=AllowanceRequest(
-                terms={"mechanism": self._parameters(), "labels": labels},
-                voters=voters,
-                names=self.names,
-                wanted=limits,
-                lasts=self.lasts,
-            ),
-            price=price,
-            room=request.room + (24 * voters if len({*limits.tolist()}) > 1 else 0),
-        )
-
-    def _bounded(self, request: Request, mechanism: Mechanism) -> Request:
-        fit, each = worst_case.queries_that_fit(mechanism, self.ballots, self.cost, self.queries)
-
-        def price(epsilon: float) -> Floats:
-            if epsilon == self.cost.epsilon:
-                return fit * each
-            return fitting(each, epsilon, self.cost.delta, self.ballots.queries) * each
-
-        outcome = {"outcome": (mechanism.outcomes, (fit, self.ballots.labels))}
-        return replace(request, price=price, layout=outcome)
-
-    def _parameters(self) -> Mapping[str, Any]:
-        if isinstance(self.mechanism, str):
-            return _PENDING[self.guarantee]
-        return self.mechanism.parameters()
-
-    # -- the run -----------------------------------------------------------------------------------
 
     def release(
         self, *, output: str | None = None, write: Write | None = None, resume: bool = False
@@ -414,153 +349,88 @@ class Labelling:
 
     def _draw(self, run: Run, request: Request) -> Sealed:
         """Draw and commit; return what is for the owner's eyes."""
-        if run.account is not None:
-            return self._draw_limited(run, request)
-        assert isinstance(self.mechanism, Mechanism)
-        if self.guarantee == "worst-case":
-            ballots = self.ballots.head(request.layout["outcome"][1][0])
-            outcome = worst_case.draw(ballots, self.mechanism, self.entropy)
-            assert request.price is not None
-            epsilon = _epsilon(request.price(self.cost.epsilon), self.cost.delta)
-            guarantee = self._guaranteed(run, outcome, self.mechanism, epsilon)
-            run.commit(_outcome(outcome, guarantee), queries=len(outcome))
-            return Sealed()
-        priced = data_dependent.draw(self.ballots, self.mechanism, self.cost.delta, self.entropy)
-        guarantee = self._guaranteed(
-            run, priced.outcome, self.mechanism, priced.epsilon, terms=priced.terms
-        )
-        run.commit(
-            _outcome(priced.outcome, guarantee),
-            queries=len(priced.outcome),
-            curve=priced.curve.tolist(),
-        )
-        return data_dependent.sealed(self.ballots, self.mechanism, self.cost.delta, priced.curve)
-
-    def _draw_limited(self, run: Run, request: Request) -> Sealed:
-        account, charge = run.account, run.charge
-        assert account is not None
-        seats = run.ledger.seats(account, self.names)
-        voters = len(account.allowance)
-        electorate = allowances.Electorate(self.ballots, voters, seats, self.baseline)
-        terms, epsilon = None, self.cost.epsilon
-        if isinstance(self.mechanism, str):
-            terms = Learnt(**charge.terms["learnt"])
-            drawn = allowances.draw_learnt(account, electorate, terms, self.entropy)
+        ballots, mechanism, delta = self.ballots, self.mechanism, self.cost.delta
+        account, voters, seats = run.account, ballots.voters, None
+        epsilon: float | None = self.cost.epsilon
+        if account is not None:
+            voters, seats = len(account.allowance), run.ledger.seats(account, self.names)
+            seated = allowances.SeatedBallots(ballots, voters, seats, self.baseline)
+            if isinstance(mechanism, Mechanism):
+                drawn = allowances.draw(account, seated, mechanism, self.entropy)
+                curve = allowances.curve_of(account, mechanism, ballots.labels)
+                epsilon = epsilon_at(curve, DEFAULT_ORDERS, delta)[0]
+            else:
+                drawn = allowances.draw_learnt(account, seated, self.entropy)
+        elif isinstance(mechanism, Mechanism) and request.price is not None:
+            fit = request.layout["outcome"][1][0]
+            drawn = worst_case.draw(ballots.head(fit), mechanism, self.entropy)
+            epsilon = epsilon_at(request.price(self.cost.epsilon), DEFAULT_ORDERS, delta)[0]
         else:
-            drawn = allowances.draw(account, electorate, self.mechanism, self.entropy)
-            each = self.mechanism.contribution_rdp(voters, self.ballots.labels, DEFAULT_ORDERS)
-            epsilon = _epsilon(FACTOR * account.allowance.max() * each, self.cost.delta)
-        limits: Any = account.allowance if drawn.limit is None else np.full(voters, drawn.limit)
-        guarantee = self._guaranteed(
-            run,
-            drawn.outcome,
-            drawn.mechanism,
-            epsilon,
-            terms=terms,
-            allowance=None if self.guarantee == "worst-case" else plain(limits),
-            answered_total=account.answered + self.ballots.queries,
-        )
-        learnt = None if drawn.limit is None else (drawn.mechanism.parameters(), drawn.limit)
-        run.commit(
-            _outcome(drawn.outcome, guarantee),
-            queries=self.ballots.queries,
-            learnt=learnt,
-            spending=drawn.spending,
-        )
-        unit, at = self.ballots.resolution**2, slice(None) if seats is None else seats
-        account = run.account
-        assert account is not None
-        return Sealed(
-            spent=-(-account.spent[at] // unit),
-            clipped=account.clipped[at].copy(),
-            allowance=account.allowance[at].copy(),
-        )
-
-    def _guaranteed(
-        self,
-        run: Run,
-        outcome: npt.NDArray[Any],
-        mechanism: Mechanism,
-        epsilon: float | None,
-        **facts: Any,
-    ) -> Guarantee:
-        what = "noisy tallies" if outcome.dtype == np.int64 else "labels"
-        shape = f"{len(outcome):,} queries on {outcome.shape[1]:,} labels"
-        voters = self.ballots.voters if run.account is None else len(run.account.allowance)
-        return Guarantee(
+            assert isinstance(mechanism, Mechanism)
+            drawn = data_dependent.draw(ballots, mechanism, delta, self.entropy)
+            epsilon = drawn.epsilon
+        queries, labels = drawn.outcome.shape
+        what = "noisy tallies" if drawn.outcome.dtype == np.int64 else "labels"
+        facts = Guarantee(
             kind=self.guarantee,
             epsilon=epsilon,
-            delta=self.cost.delta,
-            mechanism=mechanism.parameters(),
+            delta=delta,
+            mechanism=drawn.mechanism.parameters(),
             voters=voters,
-            released=f"{what} of {shape}",
+            released=f"{what} of {queries:,} queries on {labels:,} labels",
             protects=self.protects,
+            terms=drawn.terms,
+            allowance=drawn.allowance,
+            answered_total=drawn.answered_total,
             simulated=self.entropy.simulated,
             standing=run.standing,
-            drawn=digest_of(outcome),
-            **facts,
+            drawn=digest_of(drawn.outcome),
+        ).facts()
+        run.commit(
+            Outcome(arrays={"outcome": drawn.outcome}, facts=facts, statement=facts["text"]),
+            queries=queries,
+            learnt=drawn.learnt,
+            spending=drawn.spending,
+            curve=None if drawn.curve is None else drawn.curve.tolist(),
         )
+        if run.account is not None:
+            return allowances.sealed(run.account, seats, ballots.resolution)
+        if drawn.curve is None:
+            return Sealed()
+        return data_dependent.sealed(ballots, drawn.mechanism, delta, drawn.curve)
 
     def _released(self, outcome: Outcome, sealed: Sealed) -> Release:
         """Return the release of what was committed; nothing here looks at a vote."""
         ballots, labels = self.ballots, outcome.arrays["outcome"]
         guarantee = Guarantee.of_facts(outcome.facts)
-        names, reasons = ballots.query_names, tuple[str, ...]()
+        names, reasons, told = ballots.query_names, tuple[str, ...](), None
         if 0 < len(labels) < ballots.queries:
-            reasons = (f"{STOPPED} {len(labels)} of {ballots.queries} queries: {_NEXT}.",)
-        release = release_of(
+            why = "the next query would exceed the budget in the worst case"
+            reasons = (f"{STOPPED} {len(labels)} of {ballots.queries} queries: {why}.",)
+        if isinstance(self.mechanism, Mechanism) and len(labels) and labels.dtype != np.int64:
+            # How long an allowance lasts is not told where contributions are few.
+            few = ballots.sparse or self.baseline.any() or ballots.active_share is not None
+            limits = None if few else guarantee.allowance
+            told = forecast(
+                self.mechanism,
+                guarantee.voters,
+                ballots.labels,
+                near=ballots.active_share,
+                allowance=(max(limits) if isinstance(limits, tuple) else limits) or None,
+                asked=guarantee.answered_total or len(labels),
+            )
+        return release_of(
             labels,
             guarantee,
             rows=None if self.rows is None else self.rows[: len(labels)],
             active_share=ballots.active_share,
             asked=ballots.queries,
+            forecast=told,
             reasons=reasons,
             label_names=ballots.label_names,
             query_names=None if names is None else tuple(names[: len(labels)]),
             sealed=sealed,
         )
-        return self._forecast(release)
-
-    def _forecast(self, release: Release) -> Release:
-        """Return released labels with what is to be expected of them, by public numbers."""
-        if not release.answered or release.tallies is not None:
-            return release
-        mechanism, guarantee = self.mechanism, release.guarantee
-        if isinstance(mechanism, str):
-            mechanism = mechanism_of(dict(guarantee.mechanism))
-        limits = guarantee.allowance
-        most = max(limits) if isinstance(limits, tuple) else limits
-        # How long an allowance lasts is not told where contributions are few.
-        few = self.ballots.sparse or self.baseline.any() or self.ballots.active_share is not None
-        return replace(
-            release,
-            forecast=forecast(
-                mechanism,
-                guarantee.voters,
-                release.labels.shape[1],
-                near=self.ballots.active_share,
-                allowance=None if few else most or None,
-                asked=guarantee.answered_total or release.answered,
-            ),
-        )
-
-
-def _epsilon(curve: Floats, delta: float) -> float:
-    return epsilon_at(curve, DEFAULT_ORDERS, delta)[0]
-
-
-def _outcome(array: npt.NDArray[Any], guarantee: Guarantee) -> Outcome:
-    """Return what a run commits: the statement's text is worded here, once."""
-    guarantee = worded(guarantee)
-    return Outcome(
-        arrays={"outcome": array}, facts=guarantee.facts(), statement=guarantee.statement()
-    )
-
-
-def plain(limits: Counts) -> int | tuple[int, ...]:
-    """Return an allowance as one number if all voters have the same."""
-    first = int(limits[0])
-    return first if (limits == first).all() else tuple(limits.tolist())
 
 
 def _check(mechanism: Any, guarantee: Any, account: Account, plan_for: Any) -> None:
@@ -577,16 +447,6 @@ def _check(mechanism: Any, guarantee: Any, account: Account, plan_for: Any) -> N
         raise InputError("plan_for", "needs a `ledger`, which keeps what is left for later calls")
     if plan_for is not None and named:
         raise InputError("plan_for", "needs `mechanism=auto`, which learns the allowance")
-
-
-def _most_positives(mechanism: Mechanism | str, ballots: BallotSource) -> int | None:
-    """Return how many ones a ballot may have; refuse ballots that a mechanism does not count."""
-    if isinstance(mechanism, str):
-        return None
-    if ballots.resolution > mechanism.resolution:
-        raise InputError("votes", "must be 0, 1 or missing; only tallies take probabilities")
-    mechanism.check(ballots)
-    return mechanism.max_positives
 
 
 def ballots_of(
@@ -666,21 +526,15 @@ def _has_names(ballots: BallotSource, voter_ids: Any) -> bool:
 def warn_of_axes(ballots: BallotSource, voter_ids: Any = None) -> None:
     """Warn of sizes that look as if the axes of an array were in another order."""
     queries, voters, labels = ballots.queries, ballots.voters, ballots.labels
-    odd = None
-    if voters == 1:
-        odd = "1 voter"
-    elif queries == 1:
-        return  # a poll: nothing is in the wrong place
-    elif voters > 1000 * queries or (queries >= _SOME and voters > _SOME * queries):
-        odd = f"{voters} voters and {queries} queries"
-    elif labels >= 1000 and labels > 10 * max(queries, voters):
-        odd = f"{labels} labels of {queries} queries and {voters} voters"
-    if odd is not None and (voters == 1 or not _has_names(ballots, voter_ids)):
+    swapped = voters > 1000 * queries or (queries >= 10 and voters > 10 * queries)
+    swapped |= labels >= 1000 and labels > 10 * max(queries, voters)
+    swapped &= queries > 1  # one query is a poll
+    if voters == 1 or (swapped and not _has_names(ballots, voter_ids)):
         warnings.warn(
-            f"votes have {odd}. The axes must be (queries, voters, labels), and the shape is "
-            f"({queries}, {voters}, {labels}); are they in this order?",
+            f"votes have {queries} queries, {voters} voters and {labels} labels. The axes must be "
+            "(queries, voters, labels); are they in this order?",
             PrivoteWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
@@ -745,50 +599,38 @@ class Electorate:
         self._names = None if voter_ids is None else voter_names(voter_ids, self.voters)
         self._cost, self._entropy = Budget(epsilon=epsilon, delta=delta), Entropy(seed)
         self._cost.warn(self.voters)
-        opened = Ledger.open if ledger is not None else Ledger.in_memory
-        self._ledger = ledger if isinstance(ledger, Ledger) else opened(*filter(None, [ledger]))
-        self._account = Account(ledger=self._ledger, dataset=dataset, budget=budget)
+        if not isinstance(ledger, Ledger):
+            ledger = Ledger.in_memory() if ledger is None else Ledger.open(ledger)
+        self._account = Account(ledger=ledger, dataset=dataset, budget=budget)
         self._wanted, self._turn, self._warnings = allowance, threading.Lock(), 0
         nobody = Ballots.from_array(np.broadcast_to(np.int8(MISSING), (1, voters, labels)))
         request = self._labelling(nobody, None, self._names).request()
-        with self._ledger.transaction() as state:
-            charge = self._ledger.allowance_for(state, request)
+        with ledger.transaction() as state:
+            charge = ledger.allowance_for(state, request)
             if charge is None:
-                facts = self._ledger.allowance_facts(request)
-                charge = self._ledger.charge(state, request, **facts)
-        self._charge = charge
-        if len(self._state.allowance) != self.voters:
-            rule = f"must be all {len(self._state.allowance)} voters registered together"
+                charge = ledger.charge(state, request, **ledger.allowance_facts(request))
+        self._charge, registered = charge, state.accounts[charge].allowance
+        if len(registered) != self.voters:
+            rule = f"must be all {len(registered)} voters registered together"
             raise InputError("voters", rule, self.voters)
         assert request.allowance is not None
-        if allowance is not None and (self._limits != request.allowance.wanted).any():
+        if allowance is not None and (self.sealed.allowance != request.allowance.wanted).any():
             raise BudgetError("this electorate already has an allowance, which cannot be changed")
-        each = mechanism.contribution_rdp(self.voters, self.labels, DEFAULT_ORDERS)
-        self._curve = FACTOR * self._state.allowance.max() * each
+        self._curve = allowances.curve_of(state.accounts[charge], mechanism, self.labels)
         self.answered = 0
-
-    @property
-    def _state(self) -> AllowanceState:
-        return self._ledger.state.accounts[self._charge]
-
-    @property
-    def _limits(self) -> Counts:
-        """The allowance of each voter, in the order of their names."""
-        seats = self._ledger.seats(self._state, self._names)
-        return self._state.allowance[slice(None) if seats is None else seats]
 
     def _labelling(
         self, ballots: BallotSource, baseline: Any, names: Sequence[str] | None
     ) -> Labelling:
         return Labelling(
-            ballots,
-            self._cost,
-            self._account,
+            ballots=ballots,
+            cost=self._cost,
+            account=self._account,
+            entropy=self._entropy,
             mechanism=self.mechanism,
             guarantee="allowance",
             baseline=baseline,
             voter_ids=names,
-            entropy=self._entropy,
             limits=self._wanted,
             registered=self.voters,
         )
@@ -801,28 +643,27 @@ class Electorate:
     @property
     def allowance(self) -> int | tuple[int, ...]:
         """How many contributions each voter had from the start: one number, or one per voter."""
-        return plain(self._limits)
+        return allowances.plain(self.sealed.allowance)
 
     @property
     def epsilon(self) -> float:
         """The guarantee for all batches together, past and future."""
-        return _epsilon(self._curve, self.delta)
+        return epsilon_at(self._curve, DEFAULT_ORDERS, self.delta)[0]
 
     @property
     def epsilon_by_voter(self) -> npt.NDArray[np.float64]:
         """Each voter's own guarantee, which follows from its own allowance: (voters,)."""
-        values, inverse = np.unique(self._limits, return_inverse=True)
+        values, inverse = np.unique(self.sealed.allowance, return_inverse=True)
         # What was charged is the cost of the largest allowance; the others cost their part of it.
         curves = (values / values[-1])[:, None] * self._curve
-        epsilons = np.array([_epsilon(curve, self.delta) for curve in curves])
+        epsilons = np.array([epsilon_at(curve, DEFAULT_ORDERS, self.delta)[0] for curve in curves])
         return np.asarray(epsilons[inverse.reshape(-1)])
 
     @property
     def sealed(self) -> Sealed:
         """For the owner's eyes: what each voter has spent, and who has nothing left."""
-        state, seats = self._state, self._ledger.seats(self._state, self._names)
-        at = slice(None) if seats is None else seats
-        return Sealed(spent=state.spent[at], clipped=state.clipped[at], allowance=self._limits)
+        state = self._account.ledger.state.accounts[self._charge]
+        return allowances.sealed(state, self._account.ledger.seats(state, self._names), 1)
 
     def __repr__(self) -> str:
         return (
@@ -887,8 +728,7 @@ class Electorate:
             return self._names
         if self._names is None:
             raise InputError("`voter_ids` given, but the voters were registered without names")
-        names = voter_names(voter_ids, ballots.voters)
-        registered = {folded(name) for name in self._names}
+        names, registered = voter_names(voter_ids, ballots.voters), {*map(folded, self._names)}
         for place, name in enumerate(names):
             if folded(name) not in registered:
                 rule = f"must name registered voters, and voter {place} is not registered"

@@ -584,12 +584,6 @@ def _fit(
 
 def _figures(hits: Any, ones: Any, total: Any) -> dict[str, Any]:
     """Return precision, recall and F1; 0 where nothing is divided by nothing."""
-
-    def share(part: Any, of: Any) -> Any:
-        return np.where(of > 0, part / np.where(of > 0, of, 1.0), 0.0)
-
-    return {
-        "precision": share(hits, ones),
-        "recall": share(hits, total),
-        "f1": share(2 * hits, ones + total),
-    }
+    parts, wholes = np.array([hits, hits, 2 * hits]), np.array([ones, total, ones + total])
+    shares = np.divide(parts, wholes, out=np.zeros_like(parts), where=wholes > 0)
+    return dict(zip(("precision", "recall", "f1"), shares, strict=True))

@@ -26,7 +26,10 @@ FORMAT = 5  # of what is saved
 HELPS = "More voters, fewer queries or a larger epsilon would help"
 
 # What is no fact: digests say what it is, or nobody may know it.
-_APART = ("labels", "tallies", "query_names", "sealed", "guarantee", "_evidence", "_chances")
+_APART = (
+    *("labels", "quality", "tallies", "query_names", "sealed", "guarantee"),
+    *("_evidence", "_chances"),
+)
 # Facts that follow from others.
 _DERIVED = ("answered", "labels", "abstained", "sha256", "digest", "format", "version", "guarantee")
 _HELPED = "Labels were decided with the help of the queries' public rows"
@@ -65,15 +68,22 @@ def decide(release: Release, by: str | float = "likely", rows: Any = None) -> Re
         raise InputError("release", "must have tallies: drawn labels cannot be decided again")
     if release.processed:
         raise InputError("release", f"must not be post-processed: {release.processed[0]}")
-    rule, alone = check_rule(by), release._evidence
+    rule, alone, terms = check_rule(by), release._evidence, release.guarantee.terms
+    learnt = isinstance(terms, Learnt) and terms.learns
     if alone is None or release._chances is not None:
         alone = evidence_of(release, None)
     evidence = alone if rows is None else evidence_of(release, rows)
     if alone is None or evidence is None:
         return replace(release, decided=rule)
-    plain = replace(release, labels=alone.labels(rule).astype(np.int8), decided=rule)
-    plain = replace(plain, reasons=tuple(r for r in plain.reasons if not r.startswith(_HELPED)))
-    plain = replace(plain, _evidence=alone, _chances=None, _quality=_quality(plain, alone))
+    plain = replace(
+        release,
+        labels=alone.labels(rule).astype(np.int8),
+        decided=rule,
+        reasons=tuple(text for text in release.reasons if not text.startswith(_HELPED)),
+        _evidence=alone,
+        _chances=None,
+        quality=alone.quality(rule, learnt=learnt),
+    )
     if rows is None:
         return plain
     return replace(
@@ -82,7 +92,7 @@ def decide(release: Release, by: str | float = "likely", rows: Any = None) -> Re
         reasons=(*plain.reasons, f"{_HELPED}; by their tallies alone: {expected(plain)}."),
         _evidence=evidence,
         _chances=evidence.probabilities,
-        _quality=_quality(plain, evidence),
+        quality=evidence.quality(rule, learnt=learnt),
     )
 
 
@@ -105,17 +115,6 @@ def evidence_of(release: Release, rows: Any) -> Posterior | None:
     )
 
 
-def _quality(release: Release, evidence: Posterior) -> dict[str, Any] | None:
-    """Return the expected quality as plain values; None where it cannot be told."""
-    terms = release.guarantee.terms
-    learnt = isinstance(terms, Learnt) and terms.learns
-    quality = evidence.quality(release.decided, learnt=learnt)
-    if quality is None:
-        return None
-    by_label = {name: np.asarray(values).tolist() for name, values in quality["by_label"].items()}
-    return {**quality, "by_label": by_label}
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Release(Shown):
     """Private labels with their guarantee, bill and expected quality.
@@ -131,6 +130,10 @@ class Release(Shown):
         What is promised; ``str(guarantee)`` is its kind.
     decided
         How labels were decided from tallies: "likely", "f1", "balanced" or a threshold.
+    quality
+        Expected precision, recall and F1 against the noise-free majority, also "by_label". From
+        released tallies and public rows alone; None where it cannot be told
+        (:mod:`privote.posterior`).
     active_share
         The share of the voters to be expected near a query, where only those speak; None where all
         do.
@@ -163,6 +166,7 @@ class Release(Shown):
     tallies: npt.NDArray[np.int64] | None = field(default=None, repr=False)
     guarantee: Guarantee
     decided: str | float = "likely"
+    quality: dict[str, Any] | None = field(default=None, repr=False)
     active_share: float | None = None
     asked: int | None = None
     forecast: dict[str, Any] | None = None
@@ -173,7 +177,6 @@ class Release(Shown):
     sealed: Sealed = field(default_factory=Sealed, repr=False, compare=False)
     _evidence: Posterior | None = field(default=None, repr=False)
     _chances: Floats | None = field(default=None, repr=False)  # where tallies alone do not tell
-    _quality: dict[str, Any] | None = field(default=None, repr=False)
 
     @property
     def answered(self) -> int:
@@ -208,18 +211,6 @@ class Release(Shown):
         """
         return None if self._evidence is None else self._evidence.shares
 
-    @property
-    def quality(self) -> dict[str, Any] | None:
-        """Expected precision, recall and F1 against the noise-free majority, also "by_label".
-
-        From released tallies and public rows alone; None where it cannot be told
-        (:mod:`privote.posterior`).
-        """
-        if self._quality is None:
-            return None
-        by_label = {name: np.array(values) for name, values in self._quality["by_label"].items()}
-        return {**self._quality, "by_label": by_label}
-
     def __repr__(self) -> str:
         shown = "sealed" if self.epsilon is None else f"{rounded_up(self.epsilon, 4)}"
         mark = ", SIMULATED" if self.guarantee.simulated else ""
@@ -231,6 +222,10 @@ class Release(Shown):
     def facts(self) -> dict[str, Any]:
         """Return everything publishable as plain values, for JSON; labels and names by digests."""
         names = None if self.query_names is None else json.dumps(self.query_names).encode()
+        quality = self.quality
+        if quality is not None:
+            by_label = {name: values.tolist() for name, values in quality["by_label"].items()}
+            quality = {**quality, "by_label": by_label}
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         facts: dict[str, Any] = {
             **written(FORMAT),
@@ -240,9 +235,9 @@ class Release(Shown):
             **{
                 name: [*value] if isinstance(value, tuple) else value
                 for name, value in values.items()
-                if name not in (*_APART, "_quality")
+                if name not in _APART
             },
-            "quality": self._quality,
+            "quality": quality,
             "decided": None if self.tallies is None else self.decided,
             "guarantee": self.guarantee.facts(),
             "sha256": {
@@ -346,7 +341,10 @@ def _of_facts(
         values[name] = None if values[name] is None else tuple(map(str, values[name]))
     values["decided"] = "likely" if values["decided"] is None else check_rule(values["decided"])
     names = None if query_names is None else tuple(map(str, query_names))
-    values["_chances"], values["_quality"] = arrays.pop("chances", None), values.pop("quality")
+    values["_chances"] = arrays.pop("chances", None)
+    if values["quality"] is not None:
+        by_label = {name: np.array(each) for name, each in values["quality"]["by_label"].items()}
+        values["quality"] = {**values["quality"], "by_label": by_label}
     values |= {**arrays, "query_names": names, "guarantee": Guarantee.of_facts(facts["guarantee"])}
     release = Release(labels=labels, **values)
     vars(release)["_evidence"] = evidence_of(release, None)

@@ -14,7 +14,6 @@ from tests.capc.coalitions import altered, identity, models_for, simulation, ter
 import privote as pv
 from privote.capc.charges import Prices
 from privote.capc.messages import Masks
-from privote.capc.statements import facts_of, statement
 from privote.capc.terms import Terms
 
 # Voters, sigma, querying sites, and what the last of them is shown to see at least of a site's data
@@ -41,10 +40,9 @@ def test_stated_epsilon_covers_what_sites_learnt_from_others(outcome: Outcome) -
         run = simulation(terms, np.ones((2, voters, 1)))
         for querier in terms.queriers:
             answers = run.ask(querier, identity(2, 4))
-            facts = facts_of(terms, querier, answers)
-            found.append(min(answers.epsilon, facts["epsilon"]) < least)
-            assert "epsilon 20 at delta 1e-05" in statement(facts)
-            assert re.findall(r"epsilon (\d\S*)", statement(facts)) == ["20"]  # and no other
+            said = re.findall(r"epsilon:? (\d\S*)", answers.guarantee.statement(), re.IGNORECASE)
+            found.append(min(map(float, said)) < least)
+            assert said == ["20"]  # and no other
     outcome.of("querying site sees more than the epsilon stated to it", found)
 
 
@@ -124,7 +122,7 @@ def test_a_guardian_that_sees_labels_does_not_see_tallies(guarantee: str, outcom
         labels = run.ask("q0", np.ones((queries, 1), np.int64)).labels
         # The guardian's inputs, and the tally it suspects.
         own = run.recorder.guardian_input("vote")
-        told[noise] = float(np.mean((terms.steps * 1 + own >= 0) == (labels == 1)))
+        told[noise] = float(np.mean((terms.counted.steps * 1 + own >= 0) == (labels == 1)))
     assert told["guardian"] == 1.0, "this is what it can do where it draws the noise"
     through = int(abs(told["sites"] - 0.5) > 4 * 0.5 / queries**0.5)
     outcome("the guardian tells labels from a tally and its noise", queries, through * queries)

@@ -33,7 +33,7 @@ from tests.capc.test_network import small_terms
 from privote.capc import messages as m
 from privote.capc.certs import make
 from privote.capc.network import SERVICE, Link, Network
-from privote.capc.site import ROLES, Site, network_of
+from privote.capc.site import Site
 from privote.capc.terms import Terms
 from privote.errors import PrivoteError
 
@@ -47,7 +47,7 @@ class Town:
     def __init__(self, files: dict[str, Path], terms: Terms, programs: dict[str, Any]) -> None:
         self.files, self.terms, self.programs = files, terms, programs
         self.sites = {
-            name: Site.read(file, ROLES["query" if name == "east" else self.role(name)])
+            name: Site.read(file, "query" if name == "east" else self.role(name))
             for name, file in files.items()
         }
 
@@ -56,7 +56,7 @@ class Town:
 
     def network(self, name: str) -> Network:
         """Return how a site calls; north, which asks too, also as such."""
-        return network_of(self.sites[name], m.QUERYING if name == "east" else m.ANSWERING)
+        return self.sites[name].network(m.QUERYING if name == "east" else m.ANSWERING)
 
     def where(self, server: str) -> tuple[str, int]:
         host, port = str(self.sites[server].listen).split(":")
@@ -200,13 +200,13 @@ def test_frames_at_random_leave_nothing_behind(outcome: Outcome) -> None:
 
 def frame(chance: random.Random) -> bytes:
     """Return a frame, or bytes that are none."""
-    kind = bytes([chance.randrange(7)])
+    number = chance.choice([-3, -2, -1, 0, 1, 2, 3, 2**31 - 1]).to_bytes(4, "big", signed=True)
     return chance.choice(
         [
-            kind + chance.choice([0, 1, 2, 3, 2**32 - 1]).to_bytes(4, "big"),
-            kind + bytes(4) + chance.randbytes(chance.randrange(3000)),
+            number,
+            number + chance.randbytes(chance.randrange(3000)),
             chance.randbytes(chance.randrange(20)),
-            kind + bytes(1 << 18),
+            number + bytes(1 << 18),
         ]
     )
 

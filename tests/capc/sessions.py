@@ -35,7 +35,7 @@ async def links(
     try:
         yield querier, peer
     finally:
-        await asyncio.gather(querier.__aexit__(), peer.__aexit__())
+        await asyncio.gather(querier.__aexit__(None), peer.__aexit__(None))
 
 
 def both_sides(

@@ -12,20 +12,19 @@ from tests.refusals import refused
 pytest.importorskip("cryptography")
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from privote.capc.certs import Own, Trust, fingerprint_of, make, pin, read_one
-from privote.errors import InputError
+from privote.capc.certs import Own, Trust, make, pin, read_one
 
 
 def test_a_key_is_for_its_owner_only_and_never_replaced(tmp_path: Path) -> None:
     made = make(tmp_path, "north", days=30)
     assert stat.S_IMODE((tmp_path / "north.key").stat().st_mode) == 0o600
     assert (made.name, len(made.fingerprint)) == ("north", 64)
-    assert 29 < made.days_left <= 30.01
+    assert made.ends - datetime.now(UTC) < timedelta(days=31)
     assert made == read_one(tmp_path / "north.pem")
     assert b"PRIVATE" not in (tmp_path / "north.pem").read_bytes()
     parsed = x509.load_pem_x509_certificate(made.pem).extensions
@@ -33,19 +32,16 @@ def test_a_key_is_for_its_owner_only_and_never_replaced(tmp_path: Path) -> None:
     assert parsed.get_extension_for_class(x509.KeyUsage).value.key_cert_sign is False
     with refused(None):
         make(tmp_path, "north")
+    for days in (0, -1, 4000, True):
+        with refused("days"):
+            make(tmp_path, "south", days=days)
 
 
 @pytest.mark.parametrize("name", ["", "North", "a b", "-x", "x-", "a/b", "..", "x" * 64])
 def test_names_that_no_certificate_can_have(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match="a site's name must be"):
+    with refused("name"):
         make(tmp_path, name)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("days", [0, -1, 4000, True])
-def test_days_are_bounded(tmp_path: Path, days: int) -> None:
-    with refused("days"):
-        make(tmp_path, "north", days=days)
 
 
 def test_a_second_certificate_is_known_beside_the_first(tmp_path: Path) -> None:
@@ -58,12 +54,11 @@ def test_a_second_certificate_is_known_beside_the_first(tmp_path: Path) -> None:
     pin(tmp_path / "trust", tmp_path / "b" / "north.pem")  # again: nothing changes
     trust = Trust(tmp_path / "trust")
     assert trust.of("north") == [made, fresh]
-    assert fingerprint_of(imposter.pem) == imposter.fingerprint
     assert trust.owner(imposter.fingerprint) is None, "the same name, another key"
     (tmp_path / "trust" / "north.pem").unlink()
     trust = Trust(tmp_path / "trust")
     assert trust.owner(made.fingerprint) is trust.owner(fresh.fingerprint) is None
-    with pytest.raises(InputError, match="no certificate of 'north' is pinned"):
+    with refused(None):
         trust.of("north")
 
 
@@ -78,42 +73,41 @@ def unusual(folder: Path, *, ca: bool = False, begins: int = -1) -> Path:
         .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
     )
     folder.mkdir()
-    pem, own = serialization.Encoding.PEM, folder / "north.key"
-    own.write_bytes(key.private_bytes(pem, PrivateFormat.PKCS8, NoEncryption()))
+    own = folder / "north.key"
+    own.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     own.chmod(0o600)
-    (folder / "north.pem").write_bytes(built.sign(key, hashes.SHA256()).public_bytes(pem))
+    (folder / "north.pem").write_bytes(built.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM))
     return folder / "north.pem"
 
 
-def test_pinning_checks_the_name_and_what_it_is(tmp_path: Path) -> None:
+def test_only_a_sites_valid_certificate_is_pinned(tmp_path: Path) -> None:
     make(tmp_path, "north")
-    with pytest.raises(InputError, match="must be for 'south', but it names 'north'"):
-        pin(tmp_path / "trust", tmp_path / "north.pem", name="south")
     (tmp_path / "no.pem").write_text("nothing")
     unusual(tmp_path / "ca", ca=True)
+    unusual(tmp_path / "old", begins=-3)
+    unusual(tmp_path / "early", begins=3)
     (tmp_path / "two.pem").write_bytes(2 * (tmp_path / "north.pem").read_bytes())
     (tmp_path / "long.pem").write_bytes(bytes(1 << 17))
-    for file in ("north.key", "no.pem", "absent.pem", "ca/north.pem", "two.pem", "long.pem"):
+    bad = ("north.key", "no.pem", "absent.pem", "ca/north.pem", "two.pem", "long.pem")
+    for file in (*bad, "old/north.pem", "early/north.pem"):
         with refused(None):
             pin(tmp_path / "trust", tmp_path / file)
+    with refused(None):
+        pin(tmp_path / "trust", tmp_path / "north.pem", name="south")
     assert not (tmp_path / "trust").exists()
 
 
-def test_expired_and_not_yet_valid_say_so(tmp_path: Path) -> None:
-    old, early = unusual(tmp_path / "old", begins=-3), unusual(tmp_path / "early", begins=3)
-    with pytest.raises(InputError, match=r"certificate of 'north' expired at 20.* UTC"):
-        pin(tmp_path / "trust", old)
-    with pytest.raises(InputError, match=r"'north' is not valid before 20.*: check the clock"):
-        pin(tmp_path / "trust", early)
-    with pytest.raises(InputError, match="expired"):
+def test_a_pin_that_expires_is_nobodys_any_more(tmp_path: Path) -> None:
+    old = unusual(tmp_path / "old", begins=-3)
+    with refused(None):
         Own("north", old, tmp_path / "old" / "north.key").read()
     (tmp_path / "trust").mkdir()
     (tmp_path / "trust" / "north.pem").write_bytes(old.read_bytes())
     trust = Trust(tmp_path / "trust")
-    owner = trust.owner(read_one(old).fingerprint)
-    assert owner is None, "a pin that expires is no longer anybody"
-    with pytest.raises(InputError, match="pinned certificate of 'north' expired"):
+    assert trust.owner(read_one(old).fingerprint) is None
+    with refused(None) as caught:
         trust.of("north")
+    assert "expired" in str(caught.value)
 
 
 def test_own_pair_must_fit(tmp_path: Path) -> None:
@@ -123,13 +117,14 @@ def test_own_pair_must_fit(tmp_path: Path) -> None:
     assert Own("north", a / "north.pem", a / "north.key").read()[1] == made.pem
     (b / "text.key").write_text("no key")
     (b / "text.key").chmod(0o600)
-    for key in (b / "north.key", b / "text.key", b / "absent.key"):
+    for name, key in (
+        *(("north", b / f"{key}.key") for key in ("north", "text", "absent")),
+        ("south", a / "north.key"),
+    ):
         with refused(None):
-            Own("north", a / "north.pem", key).read()
-    with pytest.raises(InputError, match="must be for this site, 'south', but it names 'north'"):
-        Own("south", a / "north.pem", a / "north.key").read()
+            Own(name, a / "north.pem", key).read()
     (a / "north.key").chmod(0o644)
-    with pytest.raises(InputError, match="0644"):
+    with refused(None):
         Own("north", a / "north.pem", a / "north.key").read()
 
 
@@ -137,7 +132,7 @@ def test_a_file_with_another_sites_certificate_is_an_error(tmp_path: Path) -> No
     made = make(tmp_path, "north")
     (tmp_path / "trust").mkdir()
     (tmp_path / "trust" / "south.pem").write_bytes(made.pem)
-    with pytest.raises(InputError, match="certificates of 'south', got one of 'north'"):
+    with refused(None):
         Trust(tmp_path / "trust")
     with refused("trust"):
         Trust(tmp_path / "nowhere")

@@ -136,17 +136,6 @@ def test_nobody_else_goes_on_with_a_coalitions_account() -> None:
     assert some.ledger.published() == before
 
 
-def test_what_is_called_charged_is_what_was_charged() -> None:
-    for terms in (
-        terms_of(guarantee="allowance", epsilon=25.0, queriers=("q0", "q1")),
-        terms_of(epsilon=100.0),
-    ):
-        some = charges_of(terms)
-        some.reserve("q0", 5, "a" * 64)
-        stated = Prices(terms).charged("q0", 5)
-        assert list(stated.values()) == [entry["epsilon"] for entry in charged(some.ledger)]
-
-
 def test_an_allowance_is_counted_in_one_journal_and_stays_as_it_was_charged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

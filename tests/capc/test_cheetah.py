@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from tests.refusals import refused
 
-from privote.capc.cheetah import (
+from privote.capc.engine import (
+    SecureEngine,
     check_code,
     compile_program,
     digest,
     runtime_config,
 )
-from privote.capc.engine import SecureEngine
 from privote.capc.programs import AllowanceProgram, BallotProgram, DecisionProgram
 from privote.errors import InputError, MissingExtraError
 

@@ -98,7 +98,7 @@ def counted(
     for place, party in enumerate(terms.parties):
         for query in range(len(votes)):
             departs = int(votes[query, place].sum())
-            left[party] -= min(departs, 1) if terms.by_ballot else departs
+            left[party] -= min(departs, 1) if terms.counted.by_ballot else departs
             if left[party] < 0:
                 votes[query, place] = 0
     return votes, left

@@ -15,7 +15,7 @@ from tests.refusals import refused
 
 import privote as pv
 from privote.capc.journal import DECIDED, GRANTED, STORED, GuardianJournal, QuerierJournal
-from privote.errors import InputError, LedgerError, PeerError
+from privote.errors import LedgerError, PeerError
 
 A, B, R, S = "a" * 64, "b" * 64, "0" * 32, "1" * 32
 TERMS = terms_of(guarantee="allowance", epsilon=40.0)
@@ -90,23 +90,21 @@ def test_labels_and_halves_are_stored_together(tmp_path: Path) -> None:
     facts, kept = journal.stored(batch)
     assert facts == {"some": "facts"}
     np.testing.assert_array_equal(kept, labels)
-    with refused("batch"):
-        journal.stored(A)
 
 
 def test_a_journal_belongs_to_one_promise_site_and_process(tmp_path: Path, guardian: Any) -> None:
     guardian.reserve(A, "q", 2)
     for terms, owner in ((terms_of(), "pg"), (TERMS, "another")):
-        with refused(None, InputError):
+        with refused("journal"):
             GuardianJournal(tmp_path / "pg", terms, owner)
-    with refused(None, pv.PrivoteError):
+    with refused("journal"):
         QuerierJournal(tmp_path / "pg", TERMS, "pg")
     journal = GuardianJournal(tmp_path / "pg", TERMS, "pg")
     with refused("output"):
         GuardianJournal(tmp_path / "pg", TERMS, "pg")
     journal.close()
     facts = tmp_path / "pg" / "journal.json"
-    for text in ("{", json.dumps({**json.loads(facts.read_text()), "format": 3})):
+    for text in ("{", json.dumps({**json.loads(facts.read_text()), "format": 4})):
         facts.write_text(text)
         with refused(None, LedgerError):
             guardian.reserve(A, "q", 2)

@@ -26,7 +26,7 @@ from privote.capc.coalition import Simulation
 from privote.capc.engine import OTHER, OWN, ClearEngine
 from privote.capc.guardian import PrivacyGuardian
 from privote.capc.journal import GuardianJournal, QuerierJournal
-from privote.capc.network import DATA, EXCHANGE, OPEN, SESSION_KEY, Link, Network
+from privote.capc.network import EXCHANGE, SESSION_KEY, Link, Network
 from privote.capc.parties import Party, batch_rows
 from privote.capc.querier import QueryingParty
 from privote.capc.terms import Terms
@@ -169,7 +169,7 @@ def test_only_the_pinned_peer_is_called(tmp_path: Path, wrong: str) -> None:
                 make(tmp_path / "eve", "west")
                 pin(tmp_path / "east" / "trust", tmp_path / "eve" / "west.pem")
             with refused(None, PeerError):
-                await east.transport.call("west", east.hello(), 5.0)
+                await east.transport.call("west", east.hello, 5.0)
 
     asyncio.run(run())
 
@@ -191,7 +191,7 @@ def test_a_caller_has_so_many_calls_and_no_unexpected_session(tmp_path: Path) ->
             await east.transport.open("west", "some")
             end = await coming
             with refused(None, m.Disconnected):
-                await east.transport.call("west", east.hello(), 5.0)
+                await east.transport.call("west", east.hello, 5.0)
             await end.close()
 
     asyncio.run(run())
@@ -226,10 +226,10 @@ def test_what_one_engine_writes_comes_out_at_the_other() -> None:
 
 BAD_FRAMES = {
     "short": b"\x00",
-    "strange": b"\x09" + bytes(4),
-    "never opened": bytes([DATA]) + bytes(4),
-    "opened for us": bytes([OPEN, 0, 0, 0, 2]),
-    "many": bytes([EXCHANGE]) + bytes(4),
+    "strange": (-9).to_bytes(4, "big", signed=True),
+    "of our numbers": bytes([0, 0, 0, 2]),
+    "before the engine": bytes([0, 0, 0, 1]),
+    "many": EXCHANGE.to_bytes(4, "big", signed=True),
 }
 
 
@@ -246,6 +246,19 @@ def test_a_frame_that_is_none_breaks_the_session_off(name: str) -> None:
 
     with refused(None, PeerError):
         asyncio.run(run())
+
+
+def test_who_fails_is_not_waited_for() -> None:
+    async def run() -> None:
+        one, other = wires()
+        async with Link(other, first=False) as peer:
+            with suppress(ValueError):
+                async with Link(one, first=True):
+                    raise ValueError
+            await peer.guard(asyncio.sleep(60))
+
+    with refused(None, PeerError):
+        asyncio.run(asyncio.wait_for(run(), 5))
 
 
 def test_bytes_are_counted_and_bounded() -> None:

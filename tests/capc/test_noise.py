@@ -13,8 +13,7 @@ from scipy.stats import chisquare
 
 import privote as pv
 from privote.accounting.renyi import divergence
-from privote.capc.counted import counted
-from privote.capc.noise import _search, gate_noise, vote_noise
+from privote.capc.noise import _search, counted, gate_noise, vote_noise
 from privote.entropy import Entropy
 
 GATE = pv.Gate(threshold=4.2, sigma=1.1)

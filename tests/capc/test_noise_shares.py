@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy.typing as npt
 import pytest
 from scipy.special import ive
 from scipy.stats import chisquare, poisson
-from tests.capc.coalitions import altered, charges_of, identity, simulation, terms_of
+from tests.capc.coalitions import altered, identity, simulation, terms_of
 
 import privote as pv
 from privote.accounting.gaussian import GaussianLink
@@ -18,7 +17,6 @@ from privote.accounting.renyi import divergence
 from privote.capc.charges import Prices
 from privote.capc.messages import BallotsReady, Decide, Masks
 from privote.capc.noise import SharedNoise, line_supremum, skellam, skellam_table
-from privote.capc.statements import facts_of, statement
 from privote.capc.terms import Terms
 from privote.votes.cube import Ballots
 
@@ -38,10 +36,10 @@ def shared(name: str = "plain", **more: Any) -> Terms:
 def expected(terms: Terms, votes: npt.NDArray[np.int8]) -> npt.NDArray[np.float64]:
     """Return the outcome probabilities of one query: (labels, 2 or 3)."""
     assert isinstance(terms.mechanism, pv.BinaryVoting)
-    assert terms.shared is not None
+    assert terms.counted.shared is not None
     (block,) = Ballots.of(votes).blocks()
     tally = terms.mechanism.tally(block)
-    noise, margins, voters = terms.shared.without(0), tally.margins, tally.voters
+    noise, margins, voters = terms.counted.shared.without(0), tally.margins, tally.voters
     means, bars = noise.unknown(voters), noise.bars(voters)
     probs = np.exp(skellam(means[0], noise.steps * margins - bars[0]))
     if noise.gate is not None:
@@ -104,8 +102,8 @@ def test_either_half_is_uniform_and_both_are_the_share() -> None:
     run.ask("q0", np.ones((4000, 1), np.int64))
     masks = {site: message.masks for site, message in run.said(Masks)}
     noise = {site: message.noise for site, message in run.said(BallotsReady)}
-    assert terms.shared is not None
-    spread = (2 * terms.shared.shares(3)[0]) ** 0.5
+    assert terms.counted.shared is not None
+    spread = (2 * terms.counted.shared.shares(3)[0]) ** 0.5
     for party in terms.parties:
         guardians, queriers = masks[party][:, 2:], noise[party]
         assert queriers is not None
@@ -162,53 +160,20 @@ def test_no_neighbour_costs_more_than_is_charged_wherever_known_shares_put_the_b
 
 
 def test_less_noise_remains_the_more_shares_are_known() -> None:
-    terms = shared(parties=6, guarantee="allowance", epsilon=20.0)
-    prices = Prices(terms)
-    found = [prices.if_known("q0", known) for known in (0, 1, 2, 3, 5)]
-    assert found == sorted(found)
-    assert found[1] <= 20.0 < found[2]
-    assert np.isinf(prices.if_known("q0", 6))
-    assert terms.shared is not None
-    assert terms.shared.without(3).sigma(6) == pytest.approx(2.0 * (3 / 5) ** 0.5)
-
-
-@pytest.mark.parametrize("guarantee", ["worst-case", "allowance"])
-def test_what_remains_covers_those_who_ask_with_fewer_voters(guarantee: str) -> None:
-    """p0 asks the three others; whoever knows two of their shares knows more than of q0's four."""
-    terms = shared(parties=4, queriers=("q0", "p0"), guarantee=guarantee, epsilon=50.0)
-    charges, orders = charges_of(terms), pv.DEFAULT_ORDERS
-    noise = terms.shared
+    noise = shared(parties=6).counted.shared
     assert noise is not None
-    told = noise.without(2)
-    total = np.zeros(len(orders))
-    if guarantee == "allowance":
-        for asker in terms.queriers:
-            charges.reserve(asker, 1, f"{asker:a>64}")
-            each = told.contribution_rdp(len(terms.voters(asker)), 2, orders)
-            total += 2 * charges.prices.allowance("p1") * each
-    else:
-        with suppress(pv.BudgetError):
-            for turn in range(1000):
-                charges.reserve("p0", 1, f"{turn:064x}")
-                total += told.worst_case_rdp(3, 2, orders)
-    found = charges.prices.if_known("q0", 2)
-    assert float(pv.epsilon(total, orders, 1e-5)) <= found < 100
-    assert found == pytest.approx(charges.prices.if_known("p0", 2))
-    assert np.isinf(charges.prices.if_known("q0", 3))  # all that p0's electorate has
-
-
-def test_a_statement_says_where_no_noise_is_left_among_fewer_voters() -> None:
-    terms = shared(parties=3, features=8, queriers=("q0", "p0"), epsilon=100.0)
-    answers = simulation(terms, np.ones((8, 3, 2))).ask("q0", identity(8, 8))
-    facts = facts_of(terms, "q0", answers)
-    assert facts["noise_if_known"] == {"2": {"sigma": 1.414, "epsilon": None}}
-    assert "sigma 1.414, no epsilon" in statement(facts)
+    assert noise.without(3).sigma(6) == pytest.approx(2.0 * (3 / 5) ** 0.5)
+    prices = [noise.without(known).contribution_rdp(6, 1)[9] for known in range(7)]
+    assert prices == sorted(prices)
+    assert np.isinf(prices[6])
 
 
 def test_what_is_charged_is_the_shares_price() -> None:
     terms = shared(parties=4, labels=2)
-    assert terms.shared is not None
-    np.testing.assert_array_equal(Prices(terms).each("q0"), 2 * terms.shared.contribution_rdp(4, 1))
+    assert terms.counted.shared is not None
+    np.testing.assert_array_equal(
+        Prices(terms).each("q0"), 2 * terms.counted.shared.contribution_rdp(4, 1)
+    )
 
 
 @pytest.mark.parametrize(
@@ -216,7 +181,7 @@ def test_what_is_charged_is_the_shares_price() -> None:
     [
         ("guardian", 0, "no guarantee against the guardian"),
         ("sites", 0, "each of the 5 answering sites draws a share"),
-        ("sites", 2, "sigma 1.73"),
+        ("sites", 2, "knows 2 shares, a sigma of 1.732 remains"),
     ],
 )
 def test_a_statement_says_who_knows_the_noise(noise: str, missing: int, wanted: str) -> None:
@@ -225,7 +190,7 @@ def test_a_statement_says_who_knows_the_noise(noise: str, missing: int, wanted: 
     for party in range(5 - missing, 5):
         run.kill(f"p{party}")
     answers = run.ask("q0", identity(8, 8))
-    assert wanted in statement(facts_of(terms, "q0", answers))
+    assert wanted in answers.guarantee.statement()
 
 
 # -- a difference of two Poissons ------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +19,6 @@ from privote import BinaryVoting, Gate, TauVoting
 from privote.capc.logs import Lines
 from privote.capc.messages import ANSWERING, GUARDIAN, QUERYING
 from privote.capc.site import Site, read_rows, read_terms
-from privote.errors import InputError
 from privote.mechanisms import Mechanism
 
 TERMS = """
@@ -54,63 +54,64 @@ def written(folder: Path, terms: str = TERMS, **changes: str | None) -> Path:
     return file
 
 
-@pytest.mark.parametrize(
-    ("role", "changes", "said"),
-    [
-        (QUERYING, {"nmae": '"x"'}, "nmae"),
-        (QUERYING, {"key": None}, "key"),
-        (QUERYING, {"key": '""'}, r"\$\.key"),
-        (QUERYING, {"name": '"east"'}, "name"),
-        (QUERYING, {"listen": '"7443"'}, r"\$\.listen"),
-        (QUERYING, {"addresses": '{south = "x"}'}, r"\$\.addresses"),
-        (QUERYING, {"addresses": '{east = "h:1"}'}, "addresses"),
-        (QUERYING, {"addresses": '{north = "h:1"}'}, "addresses"),
-        (QUERYING, {"engine": '"clear"'}, "engine"),
-        (QUERYING, {"seed": "1"}, "seed"),
-        (QUERYING, {"max_concurrent": "65"}, r"\$\.max_concurrent"),
-        (GUARDIAN, {}, "name must be registered as guardian to run `privote capc guardian`"),
-        (ANSWERING, {}, "listen must be given for `privote capc answer`"),
-        (ANSWERING, {"listen": '"h:1"'}, "model must be given"),
-        (QUERYING, {"state": None}, "state must be given for `privote capc query`"),
-        (QUERYING, {"addresses": '{south = "h:1"}'}, "addresses.guardian must be given"),
-        (QUERYING, {"name": '"south"', "addresses": "{}"}, "registered as querying"),
-    ],
-)
-def test_what_is_wrong_is_named(
-    tmp_path: Path, role: str, changes: dict[str, str | None], said: str
-) -> None:
-    with pytest.raises(InputError, match=f"site.toml: .*{said}"):
-        Site.read(written(tmp_path, **changes), role)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("delta = 1e-5", "delta = 2.0", "delta"),
-        ("minimum = 2", "minimun = 2", "'minimun'"),
-        ("epsilon = 8.0\n", "", "epsilon"),
-    ],
-)
-def test_terms_are_checked_with_the_files_name(
-    tmp_path: Path, old: str, new: str, said: str
-) -> None:
-    assert old in TERMS
-    with pytest.raises(InputError, match=f"coalition.toml: .*{said}"):
-        Site.read(written(tmp_path, TERMS.replace(old, new)), QUERYING)
-
-
-MECHANISMS = [
-    BinaryVoting(sigma=7.0),
-    BinaryVoting(sigma=7.0, quota=0.3),
-    BinaryVoting(sigma=7.0, false_alarm=0.05),
-    BinaryVoting(sigma=7.0, gate=Gate(threshold=5, sigma=3)),
-    TauVoting(sigma=7.0, tau=1.8, grid=1024),
-    TauVoting(sigma=7.0, tau=1.8, norm=1, grid=99, gate=Gate(threshold=5, sigma=3)),
+WRONG: list[tuple[str, str, dict[str, str | None]]] = [
+    ("nmae", QUERYING, {"nmae": '"x"'}),
+    ("key", QUERYING, {"key": None}),
+    ("$.key", QUERYING, {"key": '""'}),
+    ("name", QUERYING, {"name": '"east"'}),
+    ("name", QUERYING, {"name": '"south"', "addresses": "{}"}),
+    ("name", GUARDIAN, {}),
+    ("$.listen", QUERYING, {"listen": '"7443"'}),
+    ("listen", ANSWERING, {}),
+    ("model", ANSWERING, {"listen": '"h:1"'}),
+    ("state", QUERYING, {"state": None}),
+    ("$.addresses[...]", QUERYING, {"addresses": '{south = "x"}'}),
+    ("addresses", QUERYING, {"addresses": '{east = "h:1"}'}),
+    ("addresses", QUERYING, {"addresses": '{north = "h:1"}'}),
+    ("addresses.guardian", QUERYING, {"addresses": '{south = "h:1"}'}),
+    ("engine", QUERYING, {"engine": '"clear"'}),
+    ("$.max_concurrent", QUERYING, {"max_concurrent": "65"}),
 ]
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS, ids=str)
-def test_what_is_laid_out_can_be_read(tmp_path: Path, mechanism: Mechanism) -> None:
+@pytest.mark.parametrize(("key", "role", "changes"), WRONG)
+def test_what_is_wrong_is_named(
+    tmp_path: Path, key: str, role: str, changes: dict[str, str | None]
+) -> None:
+    Site.read(written(tmp_path), QUERYING)
+    with refused() as caught:
+        Site.read(written(tmp_path, **changes), role)
+    assert {"site.toml", key} <= set(re.split(r"[\s/:`']+", str(caught.value)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("delta = 1e-5", "delta = 2.0"),
+        ("minimum = 2", "minimun = 2"),
+        ("epsilon = 8.0\n", ""),
+        (TERMS, "a = "),
+        (TERMS, "a = " + "[" * 5000),
+        (TERMS, "#" * (1 << 20) + "\n"),
+    ],
+)
+def test_terms_are_checked_with_the_files_name(tmp_path: Path, old: str, new: str) -> None:
+    assert old in TERMS
+    with refused() as caught:
+        Site.read(written(tmp_path, TERMS.replace(old, new)), QUERYING)
+    assert "coalition.toml" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        BinaryVoting(sigma=7.0, quota=0.3),
+        BinaryVoting(sigma=7.0, gate=Gate(threshold=5, sigma=3)),
+        TauVoting(sigma=7.0, tau=1.8, norm=1, grid=99, gate=Gate(threshold=5, sigma=3)),
+    ],
+    ids=str,
+)
+def test_what_is_written_can_be_read(tmp_path: Path, mechanism: Mechanism) -> None:
     terms = terms_of(mechanism, queriers=("p0", "q0"), name='a "quoted" é name\\n')
     files = processes.write_config(tmp_path, terms, random_models(terms))
     back = read_terms(tmp_path / "coalition.toml")
@@ -120,23 +121,6 @@ def test_what_is_laid_out_can_be_read(tmp_path: Path, mechanism: Mechanism) -> N
     sites = [Site.read(files[name], role) for name, role in roles.items()]
     Site.read(files["p0"], QUERYING)
     assert len({site.listen for site in sites if site.listen}) == 4
-
-
-def test_not_toml_and_not_there(tmp_path: Path) -> None:
-    for text, said in (
-        ("a = ", "is not TOML"),
-        ("a = " + "[" * 5000, "nested"),
-        (None, "does not exist"),
-    ):
-        file = tmp_path / "some.toml"
-        file.unlink(missing_ok=True)
-        if text is not None:
-            file.write_text(text)
-        with pytest.raises(InputError, match=rf"some\.toml: .*{said}"):
-            Site.read(file, QUERYING)
-    (tmp_path / "long.toml").write_text("#" * (1 << 20) + "\n")
-    with pytest.raises(InputError, match="at most"):
-        read_terms(tmp_path / "long.toml")
 
 
 def test_a_log_has_one_line_an_event() -> None:
@@ -154,7 +138,7 @@ def test_rows_are_matched_by_name(tmp_path: Path) -> None:
     table.write_text("x2,other,x0,x1\n2,9,0,1\n5,9,3,4\n")
     np.testing.assert_array_equal(read_rows(table, terms), X)
     table.write_text("x2,x0\n2,0\n")
-    with refused(None, InputError):
+    with refused():
         read_rows(table, terms)
     file = tmp_path / "rows.npz"
     np.savez(file, X=X)

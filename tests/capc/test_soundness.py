@@ -112,7 +112,7 @@ class Run:
             noise = dict.fromkeys(("vote", "gate", "pad"), np.zeros(cells, np.int64))
             out = program.compute(np, {**values, **noise})
             # What was lost after it got out: the public bound is taken instead of the count.
-            bound = self.rows * (1 if self.terms.by_ballot else self.labels)
+            bound = self.rows * (1 if self.terms.counted.by_ballot else self.labels)
             rest[there] = left[there] - bound if public["lost"] else out["left"]
         else:
             (decision,) = decision_programs(self.terms, "q0", self.rows, parties)

@@ -56,16 +56,19 @@ BAD: dict[str, tuple[dict[str, Any], str | None]] = {
     "guardian answers": ({"guardian": "p1"}, "guardian"),
     "a session's name": ({"parties": ("decision", "p1")}, "parties"),
     "a path": ({"guardian": "../pg"}, "guardian"),
-    "one party": ({"parties": ("p0",)}, None),
-    "asks itself": ({"parties": ("q0", "p0")}, None),
+    "one party": ({"parties": ("p0",)}, "minimum"),
+    "asks itself": ({"parties": ("q0", "p0")}, "minimum"),
     "one ballot alone": ({"minimum": 1}, "minimum"),
-    "minimum": ({"minimum": 4}, None),
+    "minimum": ({"minimum": 4}, "minimum"),
     "labels by party": ({"parties": {"p0": "all", "p1": "all"}}, "parties"),
     "nobody asks": ({"queriers": ()}, "queriers"),
     "timeout": ({"timeout": float("inf")}, "timeout"),
     "noise": ({"noise": "both"}, "noise"),
-    "no shares": ({"noise": "sites", "mechanism": pv.TauVoting(sigma=2, tau=1, grid=9)}, None),
-    "noise too large": ({"noise": "sites", "mechanism": pv.BinaryVoting(sigma=1e5)}, None),
+    "no shares": (
+        {"noise": "sites", "mechanism": pv.TauVoting(sigma=2, tau=1, grid=9)},
+        "mechanism",
+    ),
+    "noise too large": ({"noise": "sites", "mechanism": pv.BinaryVoting(sigma=1e5)}, "mechanism"),
 }
 
 
@@ -78,15 +81,13 @@ def test_bad_terms_are_refused(name: str) -> None:
 
 def test_bad_plain_data_is_refused() -> None:
     plain = terms_of().to_dict()
-    with pytest.raises(pv.InputError, match=r"takes .*sigma.*sgima"):
-        Terms.from_dict({**plain, "mechanism": {"mechanism": "binary", "sgima": 3.0}})
-    with pytest.raises(pv.InputError, match="no 'extra'"):
-        Terms.from_dict({**plain, "extra": 1})
-    with pytest.raises(pv.InputError, match="not complete"):
-        Terms.from_dict({key: plain[key] for key in plain if key != "epsilon"})
-    for bad in ({"mechanism": "dice"}, {"mechanism": "binary", "colour": 1}, {}):
-        with pytest.raises(pv.InputError, match="mechanism"):
+    assert Terms.from_dict(plain) == terms_of()
+    for bad in ("dice", {"mechanism": "dice"}, {"mechanism": "binary", "sgima": 3.0}, {}):
+        with refused():
             Terms.from_dict({**plain, "mechanism": bad})
+    for wrong in ({**plain, "extra": 1}, {key: plain[key] for key in plain if key != "epsilon"}):
+        with refused(None):
+            Terms.from_dict(wrong)
 
 
 @pytest.mark.parametrize("twin", [{"queriers": ("q0", "Q0")}, {"queriers": ("P0",)}])

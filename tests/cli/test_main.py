@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -119,3 +121,25 @@ def test_errors_are_data_for_programs(
     plain = run(*words)
     assert (plain.exit_code, plain.stdout) == (2, "")
     assert plain.stderr == done.stderr
+
+
+def test_a_full_disk_is_exit_code_7(run: Run, votes_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "poll.csv").write_text("Ada,Bo\n" + "1,0\n" * 300)
+    budget = ("--epsilon", 8, "--delta", 1e-5)
+    small = ("--records", 300, "--queries", 60)
+    calls: dict[str, tuple[object, ...]] = {
+        "label": ("label", votes_file, *budget, "--anyway", "--output", "a.csv"),
+        "poll": ("poll", "poll.csv", *budget, "--output", "page"),
+        "demo": ("demo", *small, "--output", "demo"),
+    }
+    for name, call in calls.items():
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+            done = run(*call)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+            signal.signal(signal.SIGXFSZ, ignored)
+        assert done.exit_code == 7, (name, done.output)
+        assert "Traceback" not in done.output

@@ -202,7 +202,8 @@ def test_persons_are_counted_and_not_compared_with_public_rows(tmp_path):
 def test_a_model_is_trained_charged_saved_and_used(tables, tmp_path, method, more):
     if method == "dpsgd":
         pytest.importorskip("opacus")
-    asked = (*COLUMNS, "--method", method, *more, "--ledger", tmp_path / "a.ledger")
+    account = ("--ledger", tmp_path / "a.ledger", "--dataset", "ward 3", "--budget", 8)
+    asked = (*COLUMNS, "--method", method, *more, *account)
     output = tmp_path / "run"
     result = train(tables, *asked, "--output", output, "--json")
     assert result.exit_code == 0, result.output
@@ -210,7 +211,8 @@ def test_a_model_is_trained_charged_saved_and_used(tables, tmp_path, method, mor
     assert facts["method"] == method
     assert 4 < facts["guarantee"]["epsilon"] <= 8
     assert facts["guarantee"]["voters"] == 1500
-    assert "--ledger a.ledger --output" in facts["command"]
+    for words in ("--ledger a.ledger --dataset 'ward 3' --budget 8", "--test test.csv", *more):
+        assert str(words) in facts["command"]  # a copy that lacks one would not be charged
     assert sorted(path.name for path in output.iterdir()) == sorted(facts["written"])
     owner = json.loads((output / "for-the-owner.json").read_text())
     assert owner["test"][0]["AUC"] > 0.8

@@ -24,13 +24,11 @@ SPELLING = {
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (InputError("epsilon", "must be finite", 0.0), "--epsilon must be finite, got 0.0"),
         (InputError("gate sigma", "must be positive"), "--gate-sigma must be positive"),
         (InputError("X_public", "must be like `X`"), "--public must be like DATA"),
         (InputError("`epsilon=8` allows 3 queries"), "--epsilon 8 allows 3 queries"),
         (InputError("got `quota=0.3`, `false_alarm=None`"), "got --quota 0.3, no --false-alarm"),
         (InputError("alpha", "goes with `beta=True`"), "alpha goes with beta=True"),
-        (InputError("a larger sigma, or fewer queries"), "a larger sigma, or fewer queries"),
     ],
 )
 def test_arguments_become_options(error: InputError, expected: str) -> None:

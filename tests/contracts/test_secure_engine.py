@@ -21,7 +21,7 @@ from tests.capc.sessions import any_inputs, both_sides, links, wires
 from tests.refusals import refused
 
 from privote.capc.engine import ClearEngine, SecureEngine, _Worker
-from privote.capc.network import DATA, Wire
+from privote.capc.network import Wire
 from privote.capc.programs import (
     PEER,
     QUERIER,
@@ -61,7 +61,7 @@ def workers() -> list[psutil.Process]:
     found = []
     for one in psutil.Process().children(recursive=True):
         try:
-            if "privote.capc.cheetah" in one.cmdline():
+            if "privote.capc.engine" in one.cmdline():
                 found.append(one)
         except psutil.Error:  # it ended in the meantime
             continue
@@ -336,8 +336,8 @@ class Tapped:
         self.passed: dict[bytes, bytearray] = defaultdict(bytearray)
 
     async def write(self, frame: bytes) -> None:
-        if frame[0] == DATA:
-            self.passed[frame[1:5]] += frame[5:]
+        if frame[0] < 128:  # else it is of no connection
+            self.passed[frame[:4]] += frame[4:]
         await self._wire.write(frame)
 
     def messages(self) -> list[bytes]:

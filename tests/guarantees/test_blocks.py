@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.votes.test_arrays import write
 
 import privote as pv
-from privote.guarantees.allowance import Electorate
+from privote.guarantees.allowance import SeatedBallots
 from privote.votes import cube as room
 from privote.votes.contributions import bound_votes
 from privote.votes.cube import MISSING, Ballots, DenseBlock, SparseBallots
@@ -135,7 +135,7 @@ def stored(kind: str, folder: Path, votes: np.ndarray) -> Path:
 
 def seated(ballots: Any, seats: np.ndarray, voters: int) -> list[Any]:
     nothing = np.zeros((ballots.queries, ballots.labels), bool)
-    return [block for block, _ in Electorate(ballots, voters, seats, nothing).blocks()]
+    return [block for block, _ in SeatedBallots(ballots, voters, seats, nothing).blocks()]
 
 
 def test_empty_seats_are_missing() -> None:

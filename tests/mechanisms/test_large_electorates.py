@@ -11,7 +11,7 @@ from tests.refusals import refused
 import privote as pv
 from privote.audit.exact import row_probabilities
 from privote.audit.reference import Textbook
-from privote.capc.counted import counted, with_grid
+from privote.capc.noise import counted, with_grid
 from privote.mechanisms.classes import ClassMechanism
 from privote.planning import forecast
 

@@ -22,13 +22,11 @@ X, Y = RNG.normal(size=(400, 3)), RNG.integers(0, 2, (400, 2))
 def made() -> dict[str, Any]:
     binary = pv.BinaryVoting(sigma=30.0)
     exact = {"guarantee": "data-dependent", "queries": 60, "mechanism": binary}
-    model = pv.PrivateClassifier(method="gradients", **BUDGET)
     return {
         "release": pv.label(VOTES, **BUDGET),
         "sealed": pv.label(VOTES, **exact, epsilon=80.0, delta=1e-5),
         "plan": pv.plan(voters=50, labels=6, queries=60, **BUDGET),
         "poll": pv.poll(BALLOTS, **BUDGET, shares=True),
-        "gradients": model.fit(X[:200], Y[:200], X[200:]),
         "pate": pv.PATEClassifier(n_teachers=20, **BUDGET).fit(X[:200], Y[:200], X[200:]),
     }
 

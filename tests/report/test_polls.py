@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import privote as pv
@@ -23,7 +25,7 @@ def test_winners_alone_show_no_counts_and_the_owners_view_does(more) -> None:
     result = pv.poll(BALLOTS, **BUDGET, **more)
     page, owner = poll_page(result), owner_view(result)
     for count in (431, 317, 209):
-        assert str(count) not in page.replace(result.facts()["digest"], "")
+        assert str(count) not in re.sub("[0-9a-f]{64}", "", page)  # digests may hold any digits
         assert str(count) in owner
     for words in ('class="bar"', "Shares", "winners are random", "<b>Ada", 'class="number">1</th>'):
         assert words not in page

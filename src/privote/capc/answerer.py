@@ -46,11 +46,11 @@ class AnsweringParty(Party):
         The masks, and the guardian's half of the noise, go to the guardian first: it takes them
         once for a run that was charged, so no run is answered twice.
         """
-        self._check_asker(caller, ask.queries)
+        self.check_asker(caller, ask.queries)
         terms, labels = self.terms, len(self.terms.labels)
         # Masks do not depend on anything, so they may leave before it is known who asks.
-        masks = words(self.entropy, ask.queries, labels * (1 + terms.parts))
-        deposit = m.Masks(self.digest, ask.run, caller, ask.queries, masks)
+        masks = words(self.entropy, ask.queries, labels * (1 + terms.counted.parts))
+        deposit = m.Masks(self.hello.terms, ask.run, caller, ask.queries, masks)
         reply = await self.call(terms.guardian, deposit, m.Confirmed)
         if reply.run != ask.run:
             raise PeerError(f"{terms.guardian} confirmed another run")
@@ -62,7 +62,7 @@ class AnsweringParty(Party):
 
     def _noise(self, querier: str, half: IntArray) -> IntArray | None:
         """Draw this party's share of the noise, and return what the other half leaves of it."""
-        noise, voters = self.terms.shared, len(self.terms.voters(querier))
+        noise, voters = self.terms.counted.shared, len(self.terms.voters(querier))
         if noise is None:
             return None
         share = noise.draw(voters, len(half), len(self.terms.labels), self.entropy)

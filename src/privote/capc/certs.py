@@ -6,7 +6,7 @@ the fingerprint of the certificate that was pinned, never by a name written insi
 P-256: the TLS library of gRPC does not accept Ed25519.
 
 A *trust* folder has one file a site, ``NAME.pem``, with one or more pinned certificates: two while
-a site changes over to another one. A program reads it when it starts.
+a site changes over to another one. Running programs notice when it changes.
 """
 
 from __future__ import annotations
@@ -18,8 +18,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ..errors import InputError, whole
@@ -31,55 +37,50 @@ _MOST_DAYS = 3650
 _EARLY = timedelta(minutes=5)  # clocks of sites differ a little
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Certificate:
-    """One certificate: whose, which, and from when to when.
-
-    Attributes
-    ----------
-    name
-        The site it names.
-    fingerprint
-        SHA-256 of the certificate, 64 hex digits: what two administrators compare by telephone.
-    begins, ends
-        When it is valid, UTC.
-    pem
-        The certificate itself.
-    """
+    """One certificate: whose, and the certificate itself."""
 
     name: str
-    fingerprint: str
-    begins: datetime
-    ends: datetime
-    pem: bytes
+    x509: x509.Certificate
 
-    def fault(self) -> str | None:
-        """Return why it is not valid now, or None."""
-        moment = datetime.now(UTC)
-        if moment < self.begins:
-            return f"is not valid before {_day(self.begins)}: check the clock"
-        if moment > self.ends:
-            return f"expired at {_day(self.ends)}: `privote capc certs make` makes another"
-        return None
+    @property
+    def pem(self) -> bytes:
+        """The certificate as a file has it."""
+        return bytes(self.x509.public_bytes(Encoding.PEM))
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the certificate, 64 hex digits."""
+        return str(self.x509.fingerprint(hashes.SHA256()).hex())
 
     @property
     def short(self) -> str:
-        """The first 64 bits of the fingerprint, in groups that can be read out."""
+        """The first 64 bits of the fingerprint, in groups, to be compared by telephone."""
         return " ".join(self.fingerprint[place : place + 4] for place in range(0, 16, 4))
 
     @property
-    def days_left(self) -> float:
-        """Days until it expires; negative if it has."""
-        return (self.ends - datetime.now(UTC)).total_seconds() / 86400
+    def ends(self) -> datetime:
+        """When it expires, UTC."""
+        ends: datetime = self.x509.not_valid_after_utc
+        return ends
+
+    def fault(self) -> str | None:
+        """Return why it is not valid now, or None."""
+        moment, begins = datetime.now(UTC), self.x509.not_valid_before_utc
+        if moment < begins:
+            return f"is not valid before {begins:%Y-%m-%d %H:%M} UTC: check the clock"
+        if moment > self.ends:
+            made = "`privote capc certs make` makes another"
+            return f"expired at {self.ends:%Y-%m-%d %H:%M} UTC: {made}"
+        return None
 
 
 def check_name(name: str) -> str:
     """Return a site's name if it can stand in a certificate and in a file's name."""
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise InputError(
-            "a site's name must be 1 to 63 characters of a-z, 0-9 and '-', and must not start or "
-            f"end with '-', got {name!r:.80}"
-        )
+    if not NAME.fullmatch(name):
+        rule = "must be 1 to 63 of a-z, 0-9 and '-', which must not be its first or last"
+        raise InputError("name", f"of a site {rule}", name)
     return name
 
 
@@ -88,112 +89,69 @@ def make(folder: Path, name: str, *, days: int = 365) -> Certificate:
 
     Refuses to replace a key or a certificate that is there.
     """
-    key_file, certificate_file = folder / f"{check_name(name)}.key", folder / f"{name}.pem"
-    for file in (key_file, certificate_file):
+    files = {folder / f"{check_name(name)}.key": 0o600, folder / f"{name}.pem": 0o644}
+    for file in files:
         if file.exists():
             raise InputError(f"{str(file)!r} exists: make the new one in another folder")
-    whole("days", days, most=_MOST_DAYS)
-    key, pem = _signed(name, days)
-    try:
-        key_file.parent.mkdir(parents=True, exist_ok=True)
-        _write_new(key_file, key, 0o600)
-        _write_new(certificate_file, pem, 0o644)
-    except OSError as error:
-        raise InputError(f"{str(key_file.parent)!r} cannot be written: {error.strerror}") from None
-    return _parsed(pem, str(certificate_file))[0]
-
-
-def _write_new(path: Path, data: bytes, mode: int) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(data)
-
-
-def _signed(name: str, days: int) -> tuple[bytes, bytes]:
-    """Return a new private key and its self-signed certificate, both PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     begins = datetime.now(UTC) - _EARLY
-    both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    ends = begins + timedelta(days=whole("days", days, most=_MOST_DAYS)) + _EARLY
+    number, both = x509.random_serial_number(), ExtendedKeyUsageOID
     certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(begins)
-        .not_valid_after(begins + timedelta(days=days) + _EARLY)
+        x509.CertificateBuilder(subject, subject, key.public_key(), number, begins, ends)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.KeyUsage(True, *[False] * 8), critical=True)  # it signs handshakes
-        .add_extension(x509.ExtendedKeyUsage(both), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([both.SERVER_AUTH, both.CLIENT_AUTH]), critical=False)
         .sign(key, hashes.SHA256())
     )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return private, certificate.public_bytes(serialization.Encoding.PEM)
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for (file, mode), data in zip(
+            files.items(), (private, certificate.public_bytes(Encoding.PEM)), strict=True
+        ):
+            with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as stream:
+                stream.write(data)
+    except OSError as error:
+        raise InputError(f"{str(folder)!r} cannot be written: {error.strerror}") from None
+    return Certificate(name, certificate)
 
 
 def read_all(path: Path) -> list[Certificate]:
     """Return every certificate of a PEM file."""
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise InputError(f"{str(path)!r} must be a PEM file of at most {_MOST_BYTES} bytes")
-        data = path.read_bytes()
+        data = path.read_bytes() if path.stat().st_size <= _MOST_BYTES else b""
+        if b"PRIVATE KEY" in data:
+            raise InputError(f"{str(path)!r} contains a private key: share only certificates")
+        return [Certificate(_site_of(each), each) for each in x509.load_pem_x509_certificates(data)]
     except OSError as error:
         raise InputError(f"{str(path)!r} cannot be read: {error.strerror}") from None
-    return _parsed(data, str(path))
+    except (x509.ExtensionNotFound, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        made = "`privote capc certs make` makes it"
+        raise InputError(f"{str(path)!r} must be a PEM file of site certificates: {made}") from None
+
+
+def _site_of(certificate: x509.Certificate) -> str:
+    """Return the site that a certificate names."""
+    of = certificate.extensions.get_extension_for_class
+    names = of(x509.SubjectAlternativeName).value.get_values_for_type(x509.DNSName)
+    if of(x509.BasicConstraints).value.ca:
+        raise InputError("a certificate must not be able to sign certificates (CA:TRUE)")
+    if len(names) != 1 or not NAME.fullmatch(names[0]):
+        raise InputError(f"a certificate must name exactly one site, got {names!r:.80}")
+    return str(names[0])
 
 
 def read_one(path: Path) -> Certificate:
     """Return the certificate of a PEM file that holds exactly one."""
-    found = read_all(path)
-    if len(found) != 1:
-        raise InputError(f"{str(path)!r} must contain one certificate, got {len(found)}")
-    return found[0]
-
-
-def fingerprint_of(pem: bytes) -> str:
-    """Return the SHA-256 fingerprint of the first certificate in a PEM text."""
-    return _parsed(pem, "the presented certificate")[0].fingerprint
-
-
-def _parsed(data: bytes, where: str) -> list[Certificate]:
-    if b"PRIVATE KEY" in data:
-        raise InputError(f"{where} contains a private key: share only certificates")
-    try:
-        found = x509.load_pem_x509_certificates(data)
-    except ValueError:
-        raise InputError(f"{where} must be a PEM file of certificates") from None
-    return [_described(each, where) for each in found]
-
-
-def _described(each: x509.Certificate, where: str) -> Certificate:
-    try:
-        names = each.extensions.get_extension_for_class(
-            x509.SubjectAlternativeName
-        ).value.get_values_for_type(x509.DNSName)
-        constraints = each.extensions.get_extension_for_class(x509.BasicConstraints).value
-    except (x509.ExtensionNotFound, ValueError):
-        raise InputError(
-            f"{where} is not a site's certificate: `privote capc certs make` makes one"
-        ) from None
-    if constraints.ca:
-        raise InputError(f"{where} must not be able to sign certificates (CA:TRUE)")
-    if len(names) != 1 or not NAME.fullmatch(names[0]):
-        raise InputError(f"{where} must name exactly one site, got {names!r:.80}")
-    return Certificate(
-        name=names[0],
-        fingerprint=each.fingerprint(hashes.SHA256()).hex(),
-        begins=each.not_valid_before_utc,
-        ends=each.not_valid_after_utc,
-        pem=each.public_bytes(serialization.Encoding.PEM),
-    )
-
-
-def _day(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%d %H:%M UTC")
+    certificates = read_all(path)
+    if len(certificates) != 1:
+        raise InputError(f"{str(path)!r} must contain one certificate, got {len(certificates)}")
+    return certificates[0]
 
 
 def pin(folder: Path, file: Path, *, name: str | None = None) -> Certificate:
@@ -208,19 +166,17 @@ def pin(folder: Path, file: Path, *, name: str | None = None) -> Certificate:
     name
         The site it must be for; an error if the certificate names another.
     """
-    given = read_one(file)
-    if name is not None and given.name != check_name(name):
-        raise InputError(f"{str(file)!r} must be for {name!r}, but it names {given.name!r}")
-    fault = given.fault()
-    if fault is not None:
-        raise InputError(f"the certificate of {given.name!r} {fault}")
+    new = read_one(file)
+    if name is not None and new.name != name:
+        raise InputError(f"{str(file)!r} must be for {name!r}, but it names {new.name!r}")
+    if (fault := new.fault()) is not None:
+        raise InputError(f"the certificate of {new.name!r} {fault}")
     folder.mkdir(parents=True, exist_ok=True)
-    pinned = folder / f"{given.name}.pem"
-    held = read_all(pinned) if pinned.exists() else []
-    kept = [each for each in held if each.fingerprint != given.fingerprint]
+    pinned = folder / f"{new.name}.pem"
+    old = [each for each in (read_all(pinned) if pinned.exists() else []) if each != new]
     with complete(pinned, force=True) as part:
-        part.write_bytes(b"".join(each.pem for each in [*kept, given]))
-    return given
+        part.write_bytes(b"".join(each.pem for each in [*old, new]))
+    return new
 
 
 class Trust:
@@ -251,7 +207,7 @@ class Trust:
         return self._pinned
 
     def owner(self, fingerprint: str) -> str | None:
-        """Return the site whose pinned certificate has this fingerprint."""
+        """Return the site whose pinned, valid certificate has this fingerprint."""
         valid = (each for each in self.all() if each.fault() is None)
         return next((each.name for each in valid if each.fingerprint == fingerprint), None)
 
@@ -263,10 +219,8 @@ class Trust:
         """Return the valid pinned certificates of one site; an error says why there is none."""
         pinned = [each for each in self.all() if each.name == name]
         if not pinned:
-            raise InputError(
-                f"no certificate of {name!r} is pinned in {str(self.folder)!r}: "
-                "`privote capc certs pin` pins one"
-            )
+            rule = f"is not pinned in {str(self.folder)!r}: `privote capc certs pin` pins one"
+            raise InputError(f"a certificate of {name!r} {rule}")
         valid = [each for each in pinned if each.fault() is None]
         if not valid:
             raise InputError(f"the pinned certificate of {name!r} {pinned[-1].fault()}")
@@ -283,31 +237,22 @@ class Own:
 
     def read(self) -> tuple[bytes, bytes]:
         """Return key and certificate; refuse a pair that nobody would accept."""
-        found = read_one(self.certificate)
-        if found.name != self.name:
-            raise InputError(
-                f"{str(self.certificate)!r} must be for this site, {self.name!r}, "
-                f"but it names {found.name!r}"
-            )
-        fault = found.fault()
-        if fault is not None:
+        own = read_one(self.certificate)
+        if own.name != self.name:
+            rule = f"must be for this site, {self.name!r}, but it names {own.name!r}"
+            raise InputError(f"{str(self.certificate)!r} {rule}")
+        if (fault := own.fault()) is not None:
             raise InputError(f"our own certificate {fault}")
-        return self._read_key(found), found.pem
-
-    def _read_key(self, certificate: Certificate) -> bytes:
         try:
-            status, key = self.key.stat(), self.key.read_bytes()
+            mode, key = self.key.stat().st_mode & 0o777, self.key.read_bytes()
+            fits = load_pem_private_key(key, None).public_key() == own.x509.public_key()
         except OSError as error:
             raise InputError(f"{str(self.key)!r} cannot be read: {error.strerror}") from None
-        if status.st_mode & 0o077:
-            raise InputError(
-                f"{str(self.key)!r} must be readable by its owner only (0600); its mode is "
-                f"{status.st_mode & 0o777:04o}"
-            )
-        try:
-            ours = serialization.load_pem_private_key(key, password=None).public_key()
         except (ValueError, TypeError):
             raise InputError(f"{str(self.key)!r} must be a PEM private key") from None
-        if ours != x509.load_pem_x509_certificate(certificate.pem).public_key():
+        if mode & 0o077:
+            rule = f"must be readable by its owner only (0600); its mode is {mode:04o}"
+            raise InputError(f"{str(self.key)!r} {rule}")
+        if not fits:
             raise InputError(f"{str(self.key)!r} is not the key of {str(self.certificate)!r}")
-        return key
+        return key, own.pem

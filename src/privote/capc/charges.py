@@ -11,7 +11,6 @@ contributions for each querying party; their whole cost, 2 V contributions (:mod
 from __future__ import annotations
 
 import json
-import math
 import secrets
 from dataclasses import replace
 from functools import lru_cache
@@ -33,7 +32,6 @@ from .terms import Terms
 UNKNOWN, RESERVED, COMMITTED = "unknown", "reserved", "committed"  # states of a batch
 # The curves of several querying parties add up to what was checked only up to rounding.
 _ROUNDING = 1e-12
-_PARTS = 1000  # of a query, where queries of different prices are mixed
 
 
 class Prices:
@@ -44,96 +42,51 @@ class Prices:
 
     def each(self, querier: str) -> Floats:
         """Return what a query, or a contribution, costs a party at most: (orders,)."""
-        return self._curve(self.terms.priced, len(self.terms.voters(querier)))
+        terms = self.terms
+        kind = "contribution_rdp" if terms.allowance else "worst_case_rdp"
+        return _curve(_priced(terms), kind, len(terms.voters(querier)), len(terms.labels))
 
     def allowance(self, party: str) -> int:
         """Return V: how many contributions a party has for each querying party, for life.
 
         The largest number that keeps the party's budget if every querying party uses its own.
         """
-        terms, labels = self.terms, len(self.terms.labels)
-        return _largest(terms.priced, self._sizes(party), labels, terms.epsilon, terms.delta)
+        terms = self.terms
+        voters = tuple(len(terms.voters(asker)) for asker in terms.queriers if asker != party)
+        return _largest(_priced(terms), voters, len(terms.labels), terms.epsilon, terms.delta)
 
     def allowances(self, querier: str) -> dict[str, int]:
         """Return V of everybody who answers this querying party; of nobody without an allowance."""
         voters = self.terms.voters(querier) if self.terms.allowance else ()
         return {party: self.allowance(party) for party in voters}
 
-    def charged(self, querier: str, queries: int) -> dict[str, float]:
-        """Return the epsilon charged to each party for a batch; for an allowance, for all of them.
 
-        Shares of the budget, and not what bounds this querying party's labels: an answering model
-        may have learnt from labels that others received, and carries what those say of a party's
-        data into these. Only the whole budget is true for everybody (ACCOUNTING, section 11).
-        """
-        costs = {}
-        for party in self.terms.voters(querier):
-            times = FACTOR * self.allowance(party) if self.terms.allowance else queries
-            curve = times * self.each(querier)
-            costs[party] = float(epsilon(curve, DEFAULT_ORDERS, self.terms.delta))
-        return costs
-
-    def if_known(self, querier: str, shares: int) -> float:
-        """Return what the budget becomes towards whoever knows so many of the sites' shares.
-
-        As many queries, or contributions, as the budget pays for, with the noise that then remains;
-        all who ask may have used it, also one with fewer voters, of whose noise less remains.
-        """
-        noise, terms = self.terms.shared, self.terms
-        assert noise is not None
-        found = []
-        for sizes in {frozenset(self._sizes(party)) for party in terms.voters(querier)}:
-            if shares >= min(sizes):
-                return math.inf
-            # Any mix of sizes costs at most the dearest one in its place, which takes fractions.
-            parts, more = (1, 0) if len(sizes) == 1 else (_PARTS, 1)
-            curves = []
-            for size in sizes:
-                room = _fitting(self._curve(noise, size) / parts, terms.epsilon, terms.delta, MOST)
-                times = (room + more) / parts
-                curves.append(times * self._curve(noise.without(shares), size))
-            curve = np.max(curves, axis=0)
-            found.append(float(epsilon(curve, DEFAULT_ORDERS, terms.delta)))
-        return max(found)
-
-    def _curve(self, mechanism: Mechanism | SharedNoise, voters: int) -> Floats:
-        kind = "contribution_rdp" if self.terms.allowance else "worst_case_rdp"
-        return _curve(mechanism, kind, voters, len(self.terms.labels))
-
-    def _sizes(self, party: str) -> tuple[int, ...]:
-        """Return how many voters each of those has who may ask this party."""
-        terms = self.terms
-        return tuple(len(terms.voters(asker)) for asker in terms.queriers if asker != party)
+def _priced(terms: Terms) -> Mechanism | SharedNoise:
+    """Return what says what a query costs: the mechanism, or the noise that the sites draw."""
+    return terms.counted.shared or terms.mechanism
 
 
 # Parties of the same size have the same prices, and finding them takes a while.
 @lru_cache(maxsize=256)
-def _curve(mechanism: Mechanism | SharedNoise, kind: str, voters: int, labels: int) -> Floats:
-    curve: Floats = getattr(mechanism, kind)(voters, labels, DEFAULT_ORDERS)
+def _curve(priced: Mechanism | SharedNoise, kind: str, voters: int, labels: int) -> Floats:
+    curve: Floats = getattr(priced, kind)(voters, labels, DEFAULT_ORDERS)
     return curve
 
 
 @lru_cache(maxsize=1024)
 def _largest(
-    mechanism: Mechanism | SharedNoise,
+    priced: Mechanism | SharedNoise,
     voters: tuple[int, ...],
     labels: int,
     budget: float,
     delta: float,
 ) -> int:
     """Return the largest equal share of an allowance, one for each size of electorate."""
-    each = np.max([_curve(mechanism, "contribution_rdp", n, labels) for n in voters], axis=0)
-    within = budget * (1 if len(voters) == 1 else 1 - _ROUNDING)
-    return _fitting(FACTOR * len(voters) * each, budget, delta, MOST, within)
-
-
-def _fitting(
-    curve: Floats, budget: float, delta: float, most: int, within: float | None = None
-) -> int:
-    """Return how many charges fit a party's budget at its order; ``within`` a little less of it."""
+    each = np.max([_curve(priced, "contribution_rdp", n, labels) for n in voters], axis=0)
     filter_ = Budget(epsilon=budget, delta=delta).filter
-    cost = float(curve[int(np.searchsorted(DEFAULT_ORDERS, filter_.order))])
-    return replace(filter_, budget=within or budget).fitting(0.0, cost, most)
+    cost = FACTOR * len(voters) * each[int(np.searchsorted(DEFAULT_ORDERS, filter_.order))]
+    within = budget * (1 if len(voters) == 1 else 1 - _ROUNDING)
+    return replace(filter_, budget=within).fitting(0.0, float(cost), MOST)
 
 
 class Charges:
@@ -237,6 +190,5 @@ class Charges:
             raise LedgerError(f"{what} is counted in another journal: restore the one in use")
         if known.allowance != allowance:
             raise LedgerError(
-                f"{what}: {known.allowance} contributions are charged, this version would count "
-                f"{allowance}"
+                f"{what} is {known.allowance} as charged, here it would be {allowance}"
             )

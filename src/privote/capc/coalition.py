@@ -9,18 +9,15 @@ only there are labels judged. ``examples/coalition`` runs sites as processes of 
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from .._version import written
 from ..datasets.embedded import load_scenes
 from ..entropy import Entropy
 from ..errors import InputError, whole
@@ -28,16 +25,16 @@ from ..ledger import Ledger
 from ..mechanisms import Mechanism
 from ..metrics import multilabel
 from .answerer import AnsweringParty
-from .counted import counted, with_grid
 from .engine import ClearEngine, SecureEngine
 from .guardian import PrivacyGuardian
 from .journal import GuardianJournal, QuerierJournal
-from .messages import Disconnected, Message, Refused, decode, encode
-from .models import SiteModel
+from .labelled import LabelledBatch
+from .messages import Disconnected, Message, decode, encode
+from .models import Labels, SiteModel
 from .network import Wire
-from .parties import LabelledBatch, Party, batch_rows
+from .noise import counted, with_grid
+from .parties import Party, batch_rows
 from .querier import QueryingParty
-from .statements import facts_of, write
 from .terms import Terms
 
 
@@ -73,22 +70,22 @@ class Local:
 
     def __init__(self, simulation: Simulation, name: str) -> None:
         self._simulation, self._name = simulation, name
-        self.expected: dict[tuple[str, str], asyncio.Future[Wire]] = {}
+        self._expected: dict[tuple[str, str], asyncio.Future[Wire]] = {}
 
     async def call(self, to: str, message: Message, timeout: float) -> Message:
         """Return the reply of a site."""
         del timeout  # nothing is slow here
         data = await self._simulation.carry(Envelope(self._name, to, encode(message)))
-        reply = decode(data, self._simulation.terms.most_bytes)
-        if isinstance(reply, Refused):
-            raise reply.error(to)
-        return reply
+        return decode(data, self._simulation.terms.most_bytes).or_raise(to)
 
     async def open(self, peer: str, session: str) -> Wire:
         """Open the stream of a session that the peer expects."""
-        coming = self._simulation.local(peer).expected.pop((self._name, session), None)
+        program = self._simulation.programs.get(peer)
+        coming = None
+        if program is not None and isinstance(program.transport, Local):
+            coming = program.transport._expected.pop((self._name, session), None)
         if coming is None or coming.done():
-            raise Disconnected(f"{peer} expects no such session")
+            raise Disconnected(f"{peer} is not running, or expects no such session")
         there: asyncio.Queue[Any] = asyncio.Queue(8)
         back: asyncio.Queue[Any] = asyncio.Queue(8)
         coming.set_result(_Pipe(there, back))
@@ -96,8 +93,7 @@ class Local:
 
     def expect(self, peer: str, session: str) -> asyncio.Future[Wire]:
         """Be ready for the stream of a session."""
-        coming: asyncio.Future[Wire] = asyncio.get_running_loop().create_future()
-        self.expected[peer, session] = coming
+        coming = self._expected[peer, session] = asyncio.get_running_loop().create_future()
         return coming
 
 
@@ -142,29 +138,32 @@ class Simulation:
     def ask(self, querier: str, X: Any) -> LabelledBatch:
         """Ask one batch, and return its answers; the error of the querying party if it fails."""
         rows = batch_rows(X, self.terms)
-        party = QueryingParty(
-            *(self.terms, querier, Local(self, querier), self.engine, self._entropy(querier)),
-            journal=self.journal(querier),
-            max_concurrent=self._sessions,
-        )
-        return self._runner.run(self._asked(party, rows))
+        party = QueryingParty(*self._common(querier), journal=self.journal(querier))
 
-    async def _asked(self, party: QueryingParty, rows: Any) -> LabelledBatch:
-        try:
-            return await party.ask(rows)
-        finally:
-            for program in self.programs.values():
-                await program.stop()
+        async def run() -> LabelledBatch:
+            try:
+                return await party.ask(rows)
+            finally:
+                for program in self.programs.values():
+                    await program.stop()
+
+        return self._runner.run(run())
 
     def start(self, site: str) -> None:
         """Start the guardian or an answering party: memory empty, disk as it is."""
-        common = (self.terms, site, Local(self, site), self.engine, self._entropy(site))
-        more: dict[str, Any] = {"max_concurrent": self._sessions}
+        common = self._common(site)
         if site == self.terms.guardian:
-            more |= {"ledger": self.ledger, "journal": self.journal(site)}
+            more: Any = {"ledger": self.ledger, "journal": self.journal(site)}
             self.programs[site] = PrivacyGuardian(*common, **more)
         else:
-            self.programs[site] = AnsweringParty(*common, model=self.models[site], **more)
+            self.programs[site] = AnsweringParty(*common, model=self.models[site])
+
+    def _common(self, site: str) -> tuple[Any, ...]:
+        """Return what every party is made of."""
+        seed = None if self.seed is None else self.seed + self.terms.sites.index(site)
+        # Sessions at a time: of real ones, one, as there are few cores.
+        slots = 64 if self.engine.name == ClearEngine.name else 1
+        return self.terms, site, Local(self, site), self.engine, Entropy(seed), slots
 
     def journal(self, site: str) -> Any:
         """Return a site's journal, which outlasts its programs."""
@@ -173,18 +172,6 @@ class Simulation:
             self._journals[site] = kind(None, self.terms, site)
         return self._journals[site]
 
-    @property
-    def _sessions(self) -> int:
-        """How many sessions run at a time: of real ones, as many as there are cores."""
-        return 64 if self.engine.name == ClearEngine.name else 1
-
-    def _entropy(self, site: str) -> Entropy:
-        if self.seed is None:
-            return Entropy()
-        return Entropy(self.seed + self.terms.sites.index(site))
-
-    # -- between the parties -----------------------------------------------------------------------
-
     async def carry(self, envelope: Envelope) -> bytes:
         """Return the reply to a call; what tests of faults override."""
         if envelope.to not in self.programs:
@@ -192,19 +179,8 @@ class Simulation:
         request = decode(envelope.data, self.terms.most_bytes)
         return encode(await self.programs[envelope.to].handle(envelope.sender, request))
 
-    def local(self, site: str) -> Local:
-        """Return the transport of a running site."""
-        if site not in self.programs:
-            raise Disconnected(f"{site} is not running")
-        transport = self.programs[site].transport
-        assert isinstance(transport, Local)
-        return transport
 
-
-QUERIER_NAME, GUARDIAN_NAME = (
-    "querier",
-    "guardian",
-)  # names of the two sites beside those that answer
+QUERIER_NAME, GUARDIAN_NAME = "querier", "guardian"  # the two sites that do not answer
 _SCENES = 300  # private scenes of each site
 _GRID = 1 << 16  # steps of a whole vote where ballots are clipped
 # Says what comes next, and of how many steps, while it lasts; yields who is told how many are done.
@@ -241,75 +217,42 @@ def terms_of(mechanism: Mechanism, parties: int, queries: int, **budget: Any) ->
 def simulate(
     folder: Path, terms: Terms, *, clear: bool, seed: int | None, progress: Progress
 ) -> dict[str, Any]:
-    """Run a batch of a whole coalition; returns its facts, with metrics against the truth.
+    """Run a batch of a whole coalition on scenes; returns facts, with metrics against the truth.
 
-    Answers and a summary go into the folder. ``progress`` says what comes next while it lasts.
+    Answers go into the folder. ``progress`` says what comes next while it lasts.
     """
+    from ..learning.students import LinearStudent
+
     engine = ClearEngine() if clear else SecureEngine()  # say what is missing before training
+    sites, models = len(terms.parties), {}
     with progress("training the sites' models", None):
-        data = simulated_data(terms, seed or 0)
-    began = time.monotonic()
-    with progress(f"asking {len(terms.parties)} sites", None):
-        run = Simulation(terms, data.models, seed=seed if clear else None, engine=engine)
-        answers = run.ask(QUERIER_NAME, data.X)
-    facts = facts_of(terms, QUERIER_NAME, answers)
-    facts["seconds"] = round(time.monotonic() - began, 2)
+        sizes = {"private": _SCENES * sites, "public": terms.most_queries, "test": 1}
+        data = load_scenes(**sizes, seed=seed or 0)
+        for place, party in enumerate(terms.parties):
+            part = slice(_SCENES * place, _SCENES * (place + 1))
+            student = LinearStudent(Cs=(0.1,)).fit(data.X_private[part], data.Y_private[part])
+            models[party] = SiteModel.of(student, labels=terms.labels)
+    began, X = time.monotonic(), data.X_public.astype(np.float64)
+    with progress(f"asking {sites} sites", None):
+        run = Simulation(terms, models, seed=seed if clear else None, engine=engine)
+        answers = run.ask(QUERIER_NAME, X)
+    seconds = round(time.monotonic() - began, 2)
+    votes = np.stack([model.votes(X) for model in models.values()])
+    tables = {
+        "released": [answers.labels],
+        "majority, no noise": [(2 * votes.sum(axis=0) >= sites).astype(np.int8)],
+        "one site alone, mean": [*votes],
+    }
+    scores = [{"labels": name, **_scores(data.Y_public, each)} for name, each in tables.items()]
+    facts = {**answers.facts(), "seconds": seconds, "metrics": scores}
     (folder / "answers").mkdir()
-    write(folder / "answers", facts, terms, answers)
-    facts["metrics"] = data.metrics(answers.labels)
-    summary = json.dumps({**written(1), **facts}, indent=2, allow_nan=False)
-    (folder / "summary.json").write_text(summary + "\n", encoding="utf-8")
+    answers.write(folder / "answers", facts)
     return facts
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class SimulatedData:
-    """What a simulation knows and a real coalition does not.
-
-    Attributes
-    ----------
-    X, Y
-        Rows to ask, and their true labels.
-    models
-        Each answering site's.
-    """
-
-    X: npt.NDArray[np.float64]
-    Y: npt.NDArray[np.int8]
-    models: dict[str, SiteModel]
-
-    def metrics(self, labels: npt.NDArray[np.int8]) -> list[dict[str, Any]]:
-        """Return how good released labels are, beside the majority and a site alone."""
-        votes = np.stack([model.votes(self.X) for model in self.models.values()])
-        majority = (2 * votes.sum(axis=0) >= len(votes)).astype(np.int8)
-        rows = {
-            "released": [labels],
-            "majority, no noise": [majority],
-            "one site alone, mean": list(votes),
-        }
-        return [
-            {
-                "labels": name,
-                **{key: self._mean(key, tables) for key in ("ACC", "BAC")},
-                "answered": float(np.mean([table >= 0 for table in tables])),
-            }
-            for name, tables in rows.items()
-        ]
-
-    def _mean(self, metric: str, tables: list[npt.NDArray[np.int8]]) -> float:
-        clean = [np.maximum(table, 0) for table in tables]
-        return float(np.mean([multilabel(self.Y, one.astype(float), one)[metric] for one in clean]))
-
-
-def simulated_data(terms: Terms, seed: int) -> SimulatedData:
-    """Train a model for each site on scenes of its own, and compose scenes to ask."""
-    from ..learning.students import LinearStudent
-
-    private, public = _SCENES * len(terms.parties), terms.most_queries
-    data = load_scenes(private=private, public=public, test=1, seed=seed)
-    models = {}
-    for place, party in enumerate(terms.parties):
-        part = slice(_SCENES * place, _SCENES * (place + 1))
-        student = LinearStudent(Cs=(0.1,)).fit(data.X_private[part], data.Y_private[part])
-        models[party] = SiteModel.of(student, labels=terms.labels)
-    return SimulatedData(X=data.X_public.astype(np.float64), Y=data.Y_public, models=models)
+def _scores(truth: Labels, tables: Sequence[Labels]) -> dict[str, float]:
+    """Return mean metrics of tables of labels; an abstention counts as 0."""
+    clean = [np.maximum(table, 0) for table in tables]
+    metrics = [multilabel(truth, each.astype(float), each) for each in clean]
+    means = {key: float(np.mean([each[key] for each in metrics])) for key in ("ACC", "BAC")}
+    return {**means, "answered": float(np.mean([table >= 0 for table in tables]))}

@@ -19,10 +19,11 @@ from ..errors import PeerError
 from ..ledger import Ledger
 from . import messages as m
 from .charges import COMMITTED, UNKNOWN, Charges
+from .engine import ClearEngine
 from .journal import GuardianJournal, to_words
 from .messages import GUARDIAN
 from .noise import gate_noise, vote_noise
-from .parties import CLEAR, Party, decision_programs, offset, session_of, sliced, words
+from .parties import Party, decision_programs, offset, session_of, sliced, words
 from .programs import IntArray
 
 
@@ -51,34 +52,26 @@ class PrivacyGuardian(Party):
     def __init__(self, *args: Any, ledger: Ledger, journal: GuardianJournal, **more: Any) -> None:
         super().__init__(*args, **more)
         self._journal = journal
-        self._charges = Charges(
-            self.terms,
-            ledger,
-            simulated=self.entropy.simulated,
-            insecure=self.engine.name == CLEAR,
-            journal=journal.key[:16],
-        )
+        marks = {"simulated": self.entropy.simulated}
+        marks["insecure"] = self.engine.name == ClearEngine.name  # it hides nothing
+        self._charges = Charges(self.terms, ledger, **marks, journal=journal.key[:16])
         self._runs: dict[str, _Run] = {}
         for querier in self.terms.queriers:  # prices take a while, and nobody is waiting yet
-            self._charges.prices.charged(querier, 1)
+            self._charges.prices.each(querier)
+            self._charges.prices.allowances(querier)
 
     # -- a batch is charged ------------------------------------------------------------------------
 
     async def handle_request_batch(self, caller: str, ask: m.RequestBatch) -> m.Message:
         """Charge a batch, or find that it was charged, and begin a run of it."""
-        self._check_asker(caller, ask.queries)
+        self.check_asker(caller, ask.queries)
         own = self._journal.halves(caller)[0]
         if self.terms.allowance and ask.version != own:
-            raise PeerError(
-                f"{caller} holds version {ask.version} of the running counts, the guardian version "
-                f"{own}: one of the two journals was lost or replaced by an older one"
-            )
+            lost = "one of the two journals was lost or replaced by an older one"
+            raise PeerError(f"{caller} has counts {ask.version}, the guardian {own}: {lost}")
         state = self._charges.state(ask.batch)
         if state == COMMITTED:
-            raise PeerError(
-                "this batch was decided and released: the querying party's state was lost or "
-                "replaced by an older one"
-            )
+            raise PeerError("this batch was released: the querying party lost its state")
         self._charges.reserve(caller, ask.queries, ask.batch)
         self._journal.reserve(ask.batch, caller, ask.queries)
         run = secrets.token_hex(16)
@@ -89,7 +82,7 @@ class PrivacyGuardian(Party):
 
     async def handle_status(self, caller: str, ask: m.Status) -> m.Message:
         """Say what became of a batch."""
-        self._check_asker(caller, 0)
+        self.check_asker(caller, 0)
         return m.BatchStatus(self._charges.state(ask.batch))
 
     # -- ballots -----------------------------------------------------------------------------------
@@ -98,14 +91,12 @@ class PrivacyGuardian(Party):
         """Take an answering party's masks, once; that confirms the run to it."""
         run = self._find(message.run)
         if (message.querier, message.queries) != (run.querier, run.queries):
-            raise PeerError(
-                f"run {message.run} is not {message.queries} queries of {message.querier}"
-            )
+            raise PeerError(f"run {message.run} has another querying party or size")
         if caller not in self.terms.voters(run.querier) or run.decided:
             raise PeerError(f"run {message.run} is not for {caller} to answer")
         if caller in run.masks:
             raise PeerError(f"run {message.run} was already confirmed to {caller}")
-        wanted = (run.queries, len(self.terms.labels) * (1 + self.terms.parts))
+        wanted = (run.queries, len(self.terms.labels) * (1 + self.terms.counted.parts))
         if message.masks.shape != wanted:
             raise PeerError(f"masks must be {wanted}, got {message.masks.shape}")
         run.masks[caller] = message.masks
@@ -120,16 +111,12 @@ class PrivacyGuardian(Party):
             raise PeerError(f"run {ask.run} is not {caller}'s to decide")
         parties = tuple(p for p in terms.voters(caller) if p in ask.parties and p in run.masks)
         if len(parties) < terms.minimum:
-            raise PeerError(
-                f"only {len(parties)} parties take part, and at least {terms.minimum} are required"
-            )
+            raise PeerError(f"at least {terms.minimum} parties must take part, got {len(parties)}")
         run.decided = True  # whatever happens: these masks and halves of noise are used once
         counting = parties if terms.allowance else ()
         before, fresh = self._journal.halves(caller)[1], words(self.entropy, len(counting))
-        inputs, programs = (
-            self._inputs(run, parties),
-            decision_programs(terms, caller, run.queries, parties),
-        )
+        inputs = self._inputs(run, parties)
+        programs = decision_programs(terms, caller, run.queries, parties)
         pieces = sliced(programs, inputs)
         if terms.allowance:
             # Between chunks the halves are of this session only; the last one is the journal's.
@@ -149,7 +136,9 @@ class PrivacyGuardian(Party):
         terms, labels = self.terms, len(self.terms.labels)
         masks = np.stack([run.masks[party][:, :labels] for party in parties], axis=1)
         if not terms.allowance:  # sums modulo 2^64
-            masks = terms.steps * (2 * masks.sum(axis=1) - offset(terms, run.querier, parties))
+            masks = terms.counted.steps * (
+                2 * masks.sum(axis=1) - offset(terms, run.querier, parties)
+            )
         # Nothing depends on the pad: it cancels, so no seed need repeat it.
         pad = np.frombuffer(secrets.token_bytes(8 * run.queries * labels), np.int64)
         noise = self._noise(run, parties)
@@ -158,7 +147,11 @@ class PrivacyGuardian(Party):
     def _noise(self, run: _Run, parties: tuple[str, ...]) -> dict[str, IntArray]:
         """Return this side's noise of the vote and, with a gate, of the gate."""
         terms, shape = self.terms, (run.queries, len(self.terms.labels))
-        voters, noise, gate = len(terms.voters(run.querier)), terms.shared, terms.mechanism.gate
+        voters, noise, gate = (
+            len(terms.voters(run.querier)),
+            terms.counted.shared,
+            terms.mechanism.gate,
+        )
         if noise is not None:
             halves = [run.masks[party][:, shape[1] :] for party in parties]
             # It was charged before it was known who takes part: no share may be missing.

@@ -19,7 +19,7 @@ from msgspec import Meta
 from ..errors import BudgetError, InputError, LedgerError, PeerError, PrivoteError
 from .programs import IntArray
 
-QUERYING, ANSWERING, GUARDIAN = "querying", "answering", "guardian"
+QUERYING, ANSWERING, GUARDIAN = "query", "answer", "guardian"  # roles, and their programs
 
 
 class Disconnected(PeerError):  # noqa: N818 - an event
@@ -75,6 +75,12 @@ class Message(
     def kind(self) -> str:
         """How it is told apart on the wire."""
         return str(self.__struct_config__.tag)
+
+    def or_raise(self, sender: str) -> Message:
+        """Return it; raise the error that it stands for if the sender refuses with it."""
+        if isinstance(self, Refused):
+            raise CODES[self.code](f"{sender} refused: {self.why}")
+        return self
 
 
 class Request(Message, frozen=True):
@@ -198,10 +204,6 @@ class Refused(Message, frozen=True):
         code = next((c for c, kind in CODES.items() if isinstance(error, kind)), "peer")
         why = "the records of this site cannot be used" if code == "ledger" else str(error)
         return cls(printable(why)[:_WHY], code)
-
-    def error(self, sender: str) -> PrivoteError:
-        """Return it as the error it is for the receiver."""
-        return CODES[self.code](f"{sender} refused: {self.why}")
 
 
 AnyMessage = (

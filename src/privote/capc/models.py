@@ -188,10 +188,8 @@ def _one_label(index: int, estimator: Any) -> tuple[Floats, float]:
     if constant is not None and not hasattr(estimator, "coef_"):
         return np.zeros(0), _SURE if bool(np.ravel(constant)[0]) else -_SURE
     if not hasattr(estimator, "coef_") or np.shape(estimator.coef_)[0] != 1:
-        raise InputError(
-            f"label {index} of estimator must be a logistic regression of two classes, got "
-            f"{type(estimator).__name__}"
-        )
+        rule = f"must be a logistic regression of two classes for label {index}"
+        raise InputError("estimator", rule, type(estimator).__name__)
     _check_binary(f"label {index} of estimator", estimator)
     return np.asarray(estimator.coef_[0], np.float64), float(np.ravel(estimator.intercept_)[0])
 
@@ -247,10 +245,7 @@ def quantise_model(model: SiteModel, *, bound: float, bits: int) -> dict[str, In
         whole_weights, whole_bias = _signed(weights, bias, precision, unit)
         if _reach(whole_weights, whole_bias, unit) < LIMIT:
             return {"weights": whole_weights, "bias": whole_bias}
-    raise InputError(
-        f"bits must leave room for the weights: with `bound={bound:g}` and 2^bits={unit} a "
-        "score could reach 2^62"
-    )
+    raise InputError("bits", "must keep every score below 2^62: use fewer", bits)
 
 
 def _signed(weights: Floats, bias: Floats, bits: int, unit: int) -> tuple[IntArray, IntArray]:

@@ -5,9 +5,10 @@ its certificate. The trust folder is read anew for every connection and every ca
 
 A session has one stream. The engine speaks plain text over unix sockets in a folder of its own
 (0700), because its own TLS can be bypassed: it listens on ``self.sock`` and connects to
-``peer.sock``, behind which is this relay. Each connection becomes numbered frames in the stream
-and comes out at the other side's ``self.sock``. The relay counts the bytes and ends a session that
-has too many. An engine whose messages Python carries would be plugged in at :class:`Link`.
+``peer.sock``, behind which is this relay. What a connection says goes into the stream under its
+number and comes out at the other side's ``self.sock``. The relay counts the bytes and ends a
+session that has too many. An engine whose messages Python carries would be plugged in at
+:class:`Link`.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
+import ssl
 import struct
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeVar
@@ -27,19 +30,20 @@ from typing import Any, Protocol, TypeVar
 import grpc
 
 from ..errors import InputError, PeerError, PrivoteError
-from .certs import Own, Trust, fingerprint_of
+from .certs import Own, Trust
 from .engine import OTHER, OWN
 from .logs import WARNING, log
-from .messages import Disconnected, Message, Refused, decode, encode, printable
+from .messages import Disconnected, Message, decode, encode, printable
 
 Some = TypeVar("Some")
 #: What answers calls: who calls, and the request; returns the reply.
 Handler = Callable[[str, Message], Awaitable[Message]]
 
-OPEN, DATA, SHUT, EXCHANGE, BYE = range(5)
 PIECE = 256 * 1024  # bytes of a socket in one frame
 MOST_BYTES = 1 << 33
-_HEAD = struct.Struct("!BI")  # kind; number of the connection
+# A frame begins with the number of a connection, whose bytes follow: none at its end. Or else:
+EXCHANGE, BYE = -1, -2
+_HEAD = struct.Struct("!i")
 _FRAME = PIECE + _HEAD.size
 _CONNECTIONS = 32  # of one session
 _PERIOD = 10.0  # seconds between looks at failed handshakes
@@ -79,22 +83,22 @@ class Link:
         self._wire, self._most, self._next = wire, most_bytes, 0 if first else 1
         self.bytes = 0
         self._writing = asyncio.Lock()
-        self._blobs: asyncio.Queue[bytes] = asyncio.Queue(maxsize=8)
+        self._exchanged: asyncio.Queue[bytes] = asyncio.Queue(maxsize=8)
         self._ends: dict[int, asyncio.StreamWriter] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._folder: Path | None = None
-        self._bye = False
 
     async def __aenter__(self) -> Link:
         self._reader = asyncio.create_task(self._read())
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        if not self._failure.done():
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        # Who failed leaves without a word: the peer must not wait for it.
+        if kind is None and not self._failure.done():
             with contextlib.suppress(PeerError, TimeoutError):
                 async with asyncio.timeout(_LINGER):  # what was sent last must arrive
-                    await self._send(BYE, 0)
+                    await self._send(BYE)
                     await asyncio.wait({self._reader})
         for task in (self._reader, *self._tasks):
             task.cancel()
@@ -123,8 +127,8 @@ class Link:
 
     async def exchange(self, data: bytes) -> bytes:
         """Send ours, return the peer's."""
-        await self._send(EXCHANGE, 0, data)
-        return await self._blobs.get()
+        await self._send(EXCHANGE, data)
+        return await self._exchanged.get()
 
     @asynccontextmanager
     async def sockets(self) -> AsyncIterator[Path]:
@@ -140,10 +144,10 @@ class Link:
                 for end in self._ends.values():
                     end.close()
 
-    async def _send(self, kind: int, number: int, data: bytes = b"") -> None:
+    async def _send(self, number: int, data: bytes = b"") -> None:
         self._count(_HEAD.size + len(data))
         async with self._writing:
-            await self._wire.write(_HEAD.pack(kind, number) + data)
+            await self._wire.write(_HEAD.pack(number) + data)
 
     def _count(self, size: int) -> None:
         self.bytes += size
@@ -153,35 +157,33 @@ class Link:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Turn a connection of our engine into a numbered one."""
         number, self._next = self._next, self._next + 2
-        self._ends[number] = writer
-        self._begin(self._pump(number, reader, first=True))
+        self._begin(number, reader, writer)
 
-    def _begin(self, work: Any) -> None:
+    def _begin(
+        self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._ends[number] = writer
         if len(self._ends) > _CONNECTIONS:
-            work.close()
             self.fail(f"a session must have at most {_CONNECTIONS} connections")
             return
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(self._pump(number, reader))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _pump(self, number: int, reader: asyncio.StreamReader, *, first: bool) -> None:
+    async def _pump(self, number: int, reader: asyncio.StreamReader) -> None:
         """Send what our engine writes."""
         try:
-            if first:
-                await self._send(OPEN, number)
             with contextlib.suppress(OSError):
                 while data := await reader.read(PIECE):
-                    await self._send(DATA, number, data)
-            await self._send(SHUT, number)
+                    await self._send(number, data)
+            await self._send(number)
         except PeerError as error:
             self.fail(str(error))
 
     async def _read(self) -> None:
         """Take the peer's frames until it says that it is done."""
         try:
-            while not self._bye:
-                frame = await self._wire.read()
+            while (frame := await self._wire.read()) != _HEAD.pack(BYE):
                 if frame is None:
                     raise PeerError("the peer's stream ended early")
                 await self._take(frame)
@@ -189,36 +191,26 @@ class Link:
             self.fail(str(error))
 
     async def _take(self, frame: bytes) -> None:
+        self._count(len(frame))  # empty frames count too
         if len(frame) < _HEAD.size:
             raise PeerError(f"a frame must have at least {_HEAD.size} bytes, got {len(frame)}")
-        kind, number = _HEAD.unpack_from(frame)
-        data = frame[_HEAD.size :]
-        self._count(len(frame))  # empty frames count too
-        if kind == EXCHANGE:
-            if self._blobs.full():
+        (number,), data = _HEAD.unpack_from(frame), frame[_HEAD.size :]
+        if number == EXCHANGE:
+            if self._exchanged.full():
                 raise PeerError("the peer exchanges more than was agreed")
-            self._blobs.put_nowait(data)
-        elif kind == OPEN:
-            if number in self._ends or number % 2 == self._next % 2 or self._folder is None:
+            self._exchanged.put_nowait(data)
+            return
+        if number not in self._ends:
+            if number < 0 or number % 2 == self._next % 2 or self._folder is None:
                 raise PeerError(f"connection {number} cannot be opened by the peer")
-            reader, self._ends[number] = await self._connect(self._folder / OWN)
-            self._begin(self._pump(number, reader, first=False))
-        elif kind in (DATA, SHUT):
-            if number not in self._ends:
-                raise PeerError(f"connection {number} was never opened")
-            await self._deliver(self._ends[number], data if kind == DATA else None)
-        elif kind == BYE:
-            self._bye = True
-        else:
-            raise PeerError(f"a frame of unknown kind {kind}")
-
-    async def _deliver(self, end: asyncio.StreamWriter, data: bytes | None) -> None:
+            self._begin(number, *await self._connect(self._folder / OWN))
+        end = self._ends[number]
         with contextlib.suppress(OSError, RuntimeError):  # our engine closed it: nobody wants it
-            if data is None:
-                end.write_eof()
-            else:
+            if data:
                 end.write(data)
                 await end.drain()
+            else:
+                end.write_eof()
 
     async def _connect(self, path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Reach our engine, which may still be on its way up."""
@@ -349,10 +341,7 @@ class Network:
                 reply = await method(encode(message), timeout=timeout)
             except grpc.aio.AioRpcError as error:
                 raise Disconnected(f"{to} ({self.addresses[to]}): {_cause(error)}") from None
-        answer = decode(reply, self.most_message)
-        if isinstance(answer, Refused):
-            raise answer.error(to)
-        return answer
+        return decode(reply, self.most_message).or_raise(to)
 
     def _channel(self, to: str) -> Any:
         if to not in self.addresses:
@@ -471,7 +460,7 @@ class Network:
         presented = context.auth_context().get("x509_pem_cert", [b""])[0]
         code, peer, print_ = "INVALID_ARGUMENT", "unknown", "none"
         try:
-            print_ = fingerprint_of(presented)
+            print_ = sha256(ssl.PEM_cert_to_DER_cert(presented.decode())).hexdigest()
             peer = self.trust.owner(print_) or "unknown"
             if peer not in self.callers:
                 code = "PERMISSION_DENIED"

@@ -1,4 +1,4 @@
-"""The noise of a decision, drawn by the guardian alone or by the sites in shares.
+"""How hidden ballots are counted, and the noise of a decision: the guardian's or the sites'.
 
 The guardian's: integers that make a comparison on margins the mechanism's draw.
 
@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, singledispatch
 from typing import Any
 
 import numpy as np
@@ -34,8 +34,7 @@ from ..accounting.gaussian import GaussianLink
 from ..accounting.renyi import Floats, Orders, check_orders, divergence
 from ..entropy import Entropy
 from ..errors import InputError, UnavailableError
-from ..mechanisms import Gate, Mechanism
-from .counted import counted
+from ..mechanisms import BinaryVoting, Gate, Mechanism, TauVoting
 from .programs import IntArray
 
 LogProbs = Callable[[IntArray], Floats]  # margins -> log Pr[no], log Pr[yes] on the last axis
@@ -48,7 +47,77 @@ _UNITS = 64
 _MOST_STEPS = 128
 _MOST_UNITS = 10_000.0  # keeps the tables of prices small
 _LONGEST_TABLE = 1 << 20
+_LARGEST_GRID = 1 << 40  # sums of ballots stay within 64 bits
 _SLACK = 1e-6  # relative: above the error of a search, far below anything that matters
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted:
+    """How a coalition counts the ballots of one mechanism.
+
+    Attributes
+    ----------
+    by_ballot
+        Whether a contribution is a whole ballot (tau) rather than a vote (binary).
+    vote
+        The noise on a label's margin, in votes: twice what its yeses count, less the voters.
+    unit
+        What a full yes counts, and so the most by which a ballot moves what yeses count.
+    weights
+        What a yes counts by the number of yeses of its ballot, (labels + 1,); None: always 1.
+    neutral
+        Whether a missing vote counts for neither side; else it is a no.
+    shared
+        The noise of the sites; None if it is the guardian's.
+    """
+
+    by_ballot: bool
+    vote: GaussianLink
+    unit: int = 1
+    weights: tuple[int, ...] | None = None
+    neutral: bool = False
+    shared: SharedNoise | None = None
+
+    @property
+    def steps(self) -> int:
+        """Units of noise to one of the margin."""
+        return 1 if self.shared is None else self.shared.steps
+
+    @property
+    def parts(self) -> int:
+        """How many shares of noise a site draws for a label: none, the vote's, also the gate's."""
+        return 0 if self.shared is None else len(self.shared.sigmas)
+
+
+@singledispatch
+def counted(mechanism: Mechanism, labels: int) -> Counted:
+    """Return how a coalition counts ballots on so many labels; most mechanisms cannot be."""
+    raise UnavailableError("mechanism", "must be binary or tau in a coalition", mechanism)
+
+
+@counted.register
+def _(mechanism: BinaryVoting, labels: int) -> Counted:
+    return Counted(by_ballot=False, vote=mechanism.link, neutral=mechanism.counts_missing(True))
+
+
+@counted.register
+def _(mechanism: TauVoting, labels: int) -> Counted:
+    if mechanism.grid is None or mechanism.grid > _LARGEST_GRID:
+        raise InputError("grid", "must be at most 2^40 in a coalition", mechanism.grid)
+    weights = tuple(int(weight) for weight in mechanism.grid_weights(labels))
+    vote = GaussianLink(sigma=mechanism.sigma)
+    return Counted(by_ballot=True, vote=vote, unit=mechanism.grid, weights=weights)
+
+
+@singledispatch
+def with_grid(mechanism: Mechanism, grid: int) -> Mechanism:
+    """Return the mechanism with weights in 1/grid of a vote, if it has weights and no grid yet."""
+    return mechanism
+
+
+@with_grid.register
+def _(mechanism: TauVoting, grid: int) -> Mechanism:
+    return mechanism if mechanism.grid is not None else replace(mechanism, grid=grid)
 
 
 def vote_noise(
@@ -150,17 +219,13 @@ class SharedNoise:
         """Return the shared noise of a mechanism, if it can have one."""
         ballots = counted(mechanism, labels)
         if ballots.weights is not None:
-            raise UnavailableError(
-                "noise = 'sites' needs unweighted votes, as in binary voting: use 'guardian' for "
-                f"{mechanism}"
-            )
+            raise UnavailableError("mechanism", "must be binary for noise = 'sites'", mechanism)
         noise = cls(vote=ballots.vote, gate=mechanism.gate)
         for sigma in noise.sigmas:
             if sigma * noise.steps > _MOST_UNITS:
-                raise InputError(
-                    f"mechanism: sigma must be at most {_MOST_UNITS / noise.steps:g} with "
-                    f"noise = 'sites' (of a gate {1 / math.sqrt(2):.2f} of that), got {mechanism}"
-                )
+                most = _MOST_UNITS / noise.steps  # of a gate 0.7 of it
+                rule = f"must have a sigma of at most {most:g} for noise = 'sites'"
+                raise InputError("mechanism", rule, mechanism)
         return noise
 
     @property

@@ -8,18 +8,16 @@ in one process, the handlers themselves.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from ..entropy import Entropy
 from ..errors import InputError, PeerError, PrivoteError
 from . import messages as m
 from .charges import Prices
-from .engine import ClearEngine, SecureEngine
+from .engine import SecureEngine
 from .logs import WARNING, log
 from .messages import DECISION
 from .models import quantise_rows
@@ -36,7 +34,7 @@ from .programs import (
 from .terms import Terms
 
 Reply = TypeVar("Reply", bound=m.Message)
-CLEAR = ClearEngine.name  # the engine of a simulation: it hides nothing
+Inputs = Sequence[Mapping[str, IntArray]]
 
 
 class Transport(Protocol):
@@ -83,7 +81,7 @@ class Party:
         self.terms, self.name, self.transport, self.engine = terms, name, transport, engine
         self.entropy = Entropy() if entropy is None else entropy
         self.bytes = 0  # of all secure sessions, both ways
-        self.digest = terms.digest()
+        self.hello = m.Hello(terms.digest(), engine.name)
         # A querier takes a slot before it asks, whoever serves it before the reply, and both then
         # compute at once: so nobody waits in a ring.
         self.slots = asyncio.Semaphore(max_concurrent)
@@ -105,8 +103,11 @@ class Party:
             handler = getattr(self, f"handle_{message.kind}", None)
             if handler is None:
                 raise PeerError(f"the {self.role} party takes no call of kind {message.kind!r}")
-            if isinstance(message, m.Request):
-                self._check_terms(caller, message.terms)
+            if isinstance(message, m.Request | m.Hello) and message.terms != self.hello.terms:
+                digests = (
+                    f"{message.terms[:12]} of {caller}, {self.hello.terms[:12]} of {self.name}"
+                )
+                raise PeerError(f"the terms differ (digests: {digests}): all sites need the same")
             reply: m.Message = await handler(caller, message)
         except PrivoteError as error:
             log("call refused", WARNING, **facts, why=m.printable(str(error)))
@@ -117,27 +118,14 @@ class Party:
         log("call answered", **facts)
         return reply
 
-    def hello(self) -> m.Hello:
-        """Return what is compared before anything else."""
-        return m.Hello(self.digest, self.engine.name)
-
     async def handle_hello(self, caller: str, hello: m.Hello) -> m.Message:
-        """Compare the terms and the engine."""
-        self._check_terms(caller, hello.terms)
-        if hello.engine != self.engine.name:
-            raise PeerError(
-                f"{caller} uses engine {hello.engine!r}, {self.name} {self.engine.name!r}"
-            )
-        return self.hello()
+        """Compare the engine, as the terms were."""
+        if hello != self.hello:
+            raise PeerError(f"{caller} must use engine {self.engine.name!r}, as {self.name} does")
+        return self.hello
 
-    def _check_terms(self, caller: str, digest: str) -> None:
-        if digest != self.digest:
-            raise PeerError(
-                f"{caller} has different terms of the coalition (digest {digest[:12]}) than "
-                f"{self.name} (digest {self.digest[:12]}): all sites need the same"
-            )
-
-    def _check_asker(self, querier: str, queries: int) -> None:
+    def check_asker(self, querier: str, queries: int) -> None:
+        """Refuse who may not ask, and batches that are too long."""
         if querier not in self.terms.queriers or querier == self.name:
             raise PeerError(f"{querier!r} is not registered as querying in this coalition")
         most = self.terms.most_queries
@@ -147,12 +135,7 @@ class Party:
     # -- secure sessions ---------------------------------------------------------------------------
 
     async def compute(
-        self,
-        session: str,
-        wire: Wire,
-        side: str,
-        programs: Sequence[Program],
-        inputs: Sequence[Mapping[str, IntArray]],
+        self, session: str, wire: Wire, side: str, programs: Sequence[Program], inputs: Inputs
     ) -> list[dict[str, IntArray]]:
         """Run programs with a peer; outputs for the querier, nothing for the peer.
 
@@ -161,28 +144,22 @@ class Party:
         SessionFailed
             The session ended without a result.
         """
-        began, seconds = asyncio.get_running_loop().time(), self.terms.timeout
         facts: dict[str, Any] = {"site": self.name, "session": session}
+        clock, deadline = asyncio.get_running_loop().time, self.terms.timeout
+        began = clock()
         try:
             async with Link(wire, first=side == QUERIER) as link:
-                outputs = await self.engine.run(programs, side, inputs, link, deadline=seconds)
-        except PrivoteError as error:
-            log("session failed", WARNING, **facts, why=m.printable(str(error)))
-            raise m.SessionFailed(str(error)) from None
-        except Exception as error:  # its text may hold what nobody should see in a log
-            log("session failed", WARNING, **facts, why=type(error).__name__)
-            raise m.SessionFailed(f"the engine failed: {type(error).__name__}") from None
+                outputs = await self.engine.run(programs, side, inputs, link, deadline=deadline)
+        except Exception as error:  # the text of other errors may hold what nobody should see
+            why = str(error) if isinstance(error, PrivoteError) else type(error).__name__
+            log("session failed", WARNING, **facts, why=m.printable(why))
+            raise m.SessionFailed(why) from None
         self.bytes += link.bytes
-        spent = round(asyncio.get_running_loop().time() - began, 2)
-        log("session computed", **facts, seconds=spent, bytes=link.bytes)
+        log("session computed", **facts, seconds=round(clock() - began, 2), bytes=link.bytes)
         return outputs or []
 
     async def serve(
-        self,
-        peer: str,
-        session: str,
-        programs: Sequence[Program],
-        inputs: Sequence[Mapping[str, IntArray]],
+        self, peer: str, session: str, programs: Sequence[Program], inputs: Inputs
     ) -> None:
         """Take a slot, and compute as the peer when the querier's stream comes; returns at once."""
         async with asyncio.timeout(self.terms.timeout):
@@ -200,11 +177,7 @@ class Party:
             finally:
                 self.slots.release()
 
-        self.start(work())
-
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something beside calls."""
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(work())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -215,60 +188,16 @@ class Party:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LabelledBatch:
-    """What a querying party takes home: released labels, and what may be said about them.
-
-    Attributes
-    ----------
-    batch
-        The keyed digest of the rows.
-    labels
-        (queries, labels) int8: 1, 0 or ABSTAIN (-1).
-    parties, voters
-        Who took part, and how many were registered.
-    left_out
-        Why, of everybody who did not take part.
-    epsilon, delta, guarantee
-        For each answering party's data: the whole budget, of all batches of all querying parties
-        together. No smaller number is true of one querying party alone, because answering models
-        may have learnt from labels that others received.
-    resumed
-        Whether an earlier run's charge paid for it.
-    simulated, engine
-        Whether masks and noise had a seed; which engine ("clear" hides nothing).
-    """
-
-    batch: str
-    labels: npt.NDArray[np.int8]
-    parties: tuple[str, ...]
-    voters: int
-    left_out: Mapping[str, str]
-    epsilon: float
-    delta: float
-    guarantee: str
-    resumed: bool
-    simulated: bool
-    engine: str
-
-    def facts(self) -> dict[str, Any]:
-        """Return all but the labels, as JSON."""
-        facts = {key: value for key, value in vars(self).items() if key != "labels"}
-        return {**facts, "parties": list(self.parties)}
+# -- what both sides of a session build from public numbers ----------------------------------------
 
 
 def batch_rows(X: Any, terms: Terms) -> IntArray:
     """Return a batch's rows (queries, features) as the whole numbers that programs take."""
     rows = quantise_rows(X, features=terms.inputs, bound=terms.bound, bits=terms.bits)
-    if len(rows) > terms.most_queries:
-        rule = f"must have at most {terms.most_queries} rows (most_queries of the terms)"
-        raise InputError("X", f"{rule}: ask in several batches", len(rows))
-    if not len(rows):
-        raise InputError("X", "must have at least one row", 0)
+    if not 1 <= len(rows) <= terms.most_queries:
+        rule = f"must have 1 to {terms.most_queries} rows (most_queries of the terms)"
+        raise InputError("X", rule, len(rows))
     return rows
-
-
-# -- what both sides of a session build from public numbers ----------------------------------------
 
 
 def session_of(run: str, other: str = DECISION) -> str:
@@ -299,8 +228,8 @@ def decision_programs(
 ) -> list[DecisionProgram] | list[AllowanceProgram]:
     """Return the programs that decide a batch; with allowances, what is left goes from one on."""
     labels, gated = len(terms.labels), terms.mechanism.gate is not None
+    shared = terms.counted.shared is not None
     if not terms.allowance:
-        shared = terms.shared is not None
         return DecisionProgram(rows=1, labels=labels, gated=gated, shared=shared).split(queries)
     return AllowanceProgram(
         rows=1,
@@ -308,9 +237,9 @@ def decision_programs(
         voters=len(terms.voters(querier)),
         labels=labels,
         gated=gated,
-        steps=None if terms.shared is None else terms.steps,
+        steps=terms.counted.steps if shared else None,
         grid=terms.counted.unit,
-        by_ballot=terms.by_ballot,
+        by_ballot=terms.counted.by_ballot,
         charged=tuple(Prices(terms).allowance(party) for party in parties),
     ).split(queries)
 

@@ -62,9 +62,8 @@ class Program(ABC):
     def __post_init__(self) -> None:
         most = self.most_rows
         if whole("rows", self.rows) > most:
-            raise InputError(
-                "rows", f"must be at most {most} for these sizes: more {self.beyond}", self.rows
-            )
+            rule = f"must be at most {most} for these sizes: more {self.beyond}"
+            raise InputError("rows", rule, self.rows)
 
     @property
     @abstractmethod
@@ -122,9 +121,8 @@ class Program(ABC):
         wanted = self.inputs(side)
         strange = sorted(set(given) - set(wanted))
         if strange:
-            raise InputError(
-                f"inputs of {self.name} ({side}) must be {sorted(wanted)}, got {strange}"
-            )
+            rule = f"of {self.name} ({side}) must be {sorted(wanted)}"
+            raise InputError("inputs", rule, strange)
         values = {}
         for name, shape in wanted.items():
             value = given.get(name, (carried or {}).get(name))

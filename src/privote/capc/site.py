@@ -13,7 +13,6 @@ import contextlib
 import logging
 import resource
 import signal
-import stat
 import time
 import tomllib
 from collections.abc import Callable, Iterator
@@ -29,26 +28,25 @@ from ..datasets.tables import table
 from ..errors import InputError, PrivoteError
 from ..ledger import Ledger
 from ..votes.arrays import ArrayFile
-from . import messages as m
 from .answerer import AnsweringParty
 from .certs import Own, Trust, check_name, read_one
 from .engine import SecureEngine
 from .guardian import PrivacyGuardian
 from .journal import GuardianJournal, QuerierJournal
+from .labelled import LabelledBatch
 from .logs import WARNING, Lines, log
-from .messages import ANSWERING, GUARDIAN, QUERYING
+from .messages import ANSWERING, GUARDIAN, QUERYING, Hello, printable
 from .models import SiteModel
 from .network import Network
-from .parties import LabelledBatch, Party, batch_rows
+from .parties import Party, batch_rows
 from .querier import QueryingParty
-from .statements import facts_of
 from .terms import Terms
 
 _MOST_BYTES = 1 << 20  # of a TOML file
 _ADDRESS = r"^([A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:]{2,45}\]):[0-9]{1,5}\Z"
 Address = Annotated[str, Meta(pattern=_ADDRESS)]
-ROLES = {"guardian": GUARDIAN, "answer": ANSWERING, "query": QUERYING}  # by the program
-_NEEDS = {GUARDIAN: ("listen", "ledger"), ANSWERING: ("listen", "model"), QUERYING: ("state",)}
+#: The programs of `privote capc`, and which keys of ``site.toml`` each needs.
+ROLES = {GUARDIAN: ("listen", "ledger"), ANSWERING: ("listen", "model"), QUERYING: ("state",)}
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
@@ -81,7 +79,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     certificate: Path
     key: Path
     trust: Path
-    listen: Address | None = None
+    listen: Address = ""
     model: Path | None = None
     ledger: Path | None = None
     state: Path | None = None
@@ -92,7 +90,6 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def read(cls, path: str | Path, role: str) -> Site:
         """Read ``site.toml`` and the terms it names, for the program of a role."""
         file = Path(path)
-        plain = read_toml(file)
 
         def absolute(_: Any, value: Any) -> Path:
             if not isinstance(value, str) or not value or "\0" in value:
@@ -100,18 +97,11 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             return file.parent / Path(value).expanduser()
 
         try:
-            site = msgspec.convert(plain, cls, dec_hook=absolute)
+            site = msgspec.convert(read_toml(file), cls, dec_hook=absolute)
             site._check(role)
         except (msgspec.ValidationError, InputError) as error:
-            raise InputError(f"{file}: {error}") from None
+            raise InputError(f"{file}: {str(error).removeprefix(f'{file}: ')}") from None
         return site
-
-    @property
-    def journal(self) -> Path:
-        """The guardian's journal lies beside the ledger, one for each promise."""
-        assert self.ledger is not None
-        # Who goes back to earlier terms must find what was counted under them.
-        return self.ledger.with_name(f"{self.ledger.name}.{self.terms.promise()[:12]}.journal")
 
     @cached_property
     def terms(self) -> Terms:
@@ -120,20 +110,24 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def _check(self, role: str) -> None:
         """Refuse a site that the coalition does not have in this role, or that lacks a key."""
-        known, program = self.terms.sites, {of: name for name, of in ROLES.items()}[role]
-        if not self.terms.may_be(self.name, role):
-            raise InputError(
-                "name", f"must be registered as {role} to run `privote capc {program}`", self.name
-            )
-        for other in self.addresses:
-            if other not in known or other == self.name:
-                rule = f"must be addresses of other sites of the coalition ({', '.join(known)})"
-                raise InputError("addresses", rule, other)
-        missing = [key for key in _NEEDS[role] if getattr(self, key) is None] + [
+        terms = self.terms
+        members = {
+            GUARDIAN: (terms.guardian,),
+            ANSWERING: terms.parties,
+            QUERYING: terms.queriers,
+        }
+        if self.name not in members[role]:
+            rule = f"must be a site that the terms let `privote capc {role}`"
+            raise InputError("name", rule, self.name)
+        strange = {*self.addresses} - ({*terms.sites} - {self.name})
+        if strange:
+            rule = f"must be of other sites of the coalition ({', '.join(terms.sites)})"
+            raise InputError("addresses", rule, min(strange))
+        missing = [key for key in ROLES[role] if not getattr(self, key)] + [
             f"addresses.{other}" for other in self.callees(role) if other not in self.addresses
         ]
         if missing:
-            raise InputError(missing[0], f"must be given for `privote capc {program}`", None)
+            raise InputError(missing[0], f"must be given for `privote capc {role}`", None)
 
     def callees(self, role: str) -> tuple[str, ...]:
         """Return whom a program calls."""
@@ -142,42 +136,55 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         voters = self.terms.voters(self.name) if role == QUERYING else ()
         return (self.terms.guardian, *voters)
 
-    def callers(self, role: str) -> frozenset[str]:
-        """Return who may call a program."""
+    def network(self, role: str) -> Network:
+        """Return how a program of the site reaches the others, and who may call it."""
+        parties = self.terms.parties if role == GUARDIAN else ()
+        callers = () if role == QUERYING else (*self.terms.queriers, *parties)
+        return Network(
+            own=Own(self.name, self.certificate, self.key),
+            trust=Trust(self.trust),
+            addresses={other: self.addresses[other] for other in self.callees(role)},
+            callers=frozenset(callers) - {self.name},
+            most_message=self.terms.most_bytes,
+            most_calls=2 * self.max_concurrent + 8,
+        )
+
+    def party(self, role: str) -> Party:
+        """Return the program of a role."""
+        common = (self.terms, self.name, self.network(role), SecureEngine(), None)
+        slots = self.max_concurrent
+        if role == ANSWERING:
+            return AnsweringParty(*common, slots, model=SiteModel.load(str(self.model)))
         if role == QUERYING:
-            return frozenset()
-        answering = self.terms.parties if role == GUARDIAN else ()
-        return frozenset({*self.terms.queriers, *answering} - {self.name})
+            journal = QuerierJournal(self.state, self.terms, self.name)
+            return QueryingParty(*common, slots, journal=journal)
+        assert self.ledger is not None
+        # One for each promise: who goes back to earlier terms must find what was counted then.
+        beside = f"{self.ledger.name}.{self.terms.promise()[:12]}.journal"
+        kept = GuardianJournal(self.ledger.with_name(beside), self.terms, self.name)
+        return PrivacyGuardian(*common, slots, ledger=Ledger.open(self.ledger), journal=kept)
 
 
 def read_terms(file: Path) -> Terms:
     """Read ``coalition.toml``."""
+    plain = read_toml(file)
     try:
-        terms = Terms.from_dict(read_toml(file))
+        terms = Terms.from_dict(plain)
         for name in terms.sites:
             check_name(name)  # it must fit a certificate
     except PrivoteError as error:
-        raise InputError(f"{file}: {str(error).removeprefix(f'{file}: ')}") from None
+        raise InputError(f"{file}: {error}") from None
     return terms
 
 
 def read_toml(file: Path) -> dict[str, Any]:
     """Read a TOML file that is not too large to be one."""
+    if not file.is_file() or file.stat().st_size > _MOST_BYTES:  # a pipe would wait for ever
+        raise InputError(f"{file}: must be a file of at most {_MOST_BYTES} bytes")
     try:
-        if not file.is_file():  # a pipe would wait for ever
-            raise InputError(f"{file}: does not exist or is not a file")
-        if file.stat().st_size > _MOST_BYTES:
-            raise InputError(f"{file}: must be at most {_MOST_BYTES} bytes")
         return tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
-    except InputError:
-        raise
-    except (RecursionError, ValueError) as error:  # syntax, encoding, numbers beyond all digits
-        why = (
-            "is nested too deeply" if isinstance(error, RecursionError) else f"is not TOML: {error}"
-        )
-        raise InputError(f"{file}: {why}") from None
+    except (OSError, RecursionError, ValueError) as error:
+        raise InputError(f"{file}: cannot be read as TOML: {error}") from None
 
 
 def read_rows(path: str | Path, terms: Terms) -> Any:
@@ -193,9 +200,9 @@ def read_rows(path: str | Path, terms: Terms) -> Any:
             raise InputError("rows", rule, str(path))
         return table(path, features=names).X
     X, file = table(path).X, ArrayFile(path)
-    own = [str(name) for name in file["feature_names"]] if "feature_names" in file else None
-    if own is None or names is None:
+    if names is None or "feature_names" not in file:
         return X
+    own = [str(name) for name in file["feature_names"]]
     if len({*own}) < len(own) or len(own) != X.shape[1]:
         raise InputError("rows", "must have one name for each column, all different", len(own))
     missing = [name for name in names if name not in own]
@@ -205,36 +212,6 @@ def read_rows(path: str | Path, terms: Terms) -> Any:
 
 
 # -- programs ------------------------------------------------------------------------------------
-
-
-def network_of(site: Site, role: str) -> Network:
-    """Return how a program of a site reaches the others."""
-    return Network(
-        own=Own(site.name, site.certificate, site.key),
-        trust=Trust(site.trust),
-        addresses={other: site.addresses[other] for other in site.callees(role)},
-        callers=site.callers(role),
-        most_message=site.terms.most_bytes,
-        most_calls=2 * site.max_concurrent + 8,
-    )
-
-
-def _party(site: Site, role: str) -> Party:
-    network, engine = network_of(site, role), SecureEngine()
-    kind: type[Party]
-    more: dict[str, Any]
-    if role == GUARDIAN:
-        assert site.ledger is not None
-        journal = GuardianJournal(site.journal, site.terms, site.name)
-        kind, more = PrivacyGuardian, {"ledger": Ledger.open(site.ledger), "journal": journal}
-    elif role == ANSWERING:
-        assert site.model is not None
-        kind, more = AnsweringParty, {"model": SiteModel.load(site.model)}
-    else:
-        assert site.state is not None
-        journal_ = QuerierJournal(site.state, site.terms, site.name)
-        kind, more = QueryingParty, {"journal": journal_}
-    return kind(site.terms, site.name, network, engine, max_concurrent=site.max_concurrent, **more)
 
 
 @contextlib.contextmanager
@@ -254,15 +231,14 @@ def serve(site: Site, role: str) -> None:
     """Run a program that serves until a signal stops it; what was charged stays charged."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # a connection is an open file
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    warn_of_modes(site)
 
     async def run() -> None:
-        party = _party(site, role)
+        party = site.party(role)
         assert isinstance(party.transport, Network)
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        async with party.transport.serving(str(site.listen), party.handle):
+        async with party.transport.serving(site.listen, party.handle):
             log("listening", site=site.name, address=site.listen, role=role)
             await stop.wait()
             await party.stop()
@@ -274,25 +250,22 @@ def serve(site: Site, role: str) -> None:
 def ask(site: Site, X: Any) -> tuple[dict[str, Any], LabelledBatch]:
     """Have rows (queries, features) labelled; returns what may be said of it, and the answers."""
     began, rows = time.monotonic(), batch_rows(X, site.terms)  # before anything is made
-    warn_of_modes(site)
-    _warn_of_clipping(X, site.terms.bound)
+    outside = int((np.asarray((abs(X) > site.terms.bound).sum(axis=1)).ravel() > 0).sum())
+    if outside:
+        why = "are they on the same scale as the models' rows?"
+        log("rows are clipped", WARNING, rows=outside, of=len(rows), why=why)
 
     async def run() -> tuple[LabelledBatch, int]:
-        party = _party(site, QUERYING)
+        party, task = site.party(QUERYING), asyncio.current_task()
         assert isinstance(party, QueryingParty)
-        task = asyncio.current_task()
         assert task is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        try:
+        with contextlib.closing(party.journal):
             return await party.ask(rows), party.bytes
-        finally:
-            party.close()
 
     answers, moved = asyncio.run(run())
-    facts = facts_of(site.terms, site.name, answers)
-    facts["seconds"] = round(time.monotonic() - began, 2)
-    facts["megabytes"] = round(moved / 1e6, 3)
-    return facts, answers
+    seconds, megabytes = round(time.monotonic() - began, 2), round(moved / 1e6, 3)
+    return {**answers.facts(), "seconds": seconds, "megabytes": megabytes}, answers
 
 
 def check(site: Site, role: str) -> list[dict[str, str]]:
@@ -300,48 +273,28 @@ def check(site: Site, role: str) -> list[dict[str, str]]:
 
     Returns a row for each thing looked at: what, "ok" or "failed", and why.
     """
-    network = network_of(site, role)
-    hello = m.Hello(site.terms.digest(), SecureEngine.name)
-    looks: dict[str, Callable[[], Any]] = {
-        "terms": lambda: f"digest {hello.terms[:12]}",
-        "own certificate": lambda: (network.own.read(), read_one(site.certificate).short)[1],
-        "secure engine": lambda: SecureEngine().name,
-    }
-    if role == ANSWERING:
-        looks["model"] = lambda: ", ".join(SiteModel.load(str(site.model)).labels)
-    for peer in sorted(site.callers(role) | {*site.callees(role)}):
-        looks[f"certificate of {peer}"] = lambda p=peer: network.trust.of(p)[0].short  # type: ignore[misc]
-    for peer, address in network.addresses.items():
-        looks[f"{peer} at {address}"] = lambda p=peer: (
-            asyncio.run(network.call(p, hello, 10.0)).kind
-        )  # type: ignore[misc]
-    rows = []
-    for what, look in looks.items():
+    network, rows = site.network(role), []
+    hello = Hello(site.terms.digest(), SecureEngine.name)
+
+    def own() -> str:
+        network.own.read()
+        return read_one(site.certificate).short
+
+    def look(what: str, work: Callable[[], str]) -> None:
         try:
-            result, why = "ok", look()
+            result, why = "ok", work()
         except PrivoteError as error:
-            result, why = "failed", m.printable(str(error))
+            result, why = "failed", printable(str(error))
         rows.append({"check": what, "result": result, "why": why})
+
+    look("terms", lambda: f"digest {hello.terms[:12]}")
+    look("own certificate", own)
+    look("secure engine", lambda: SecureEngine().name)
+    if role == ANSWERING:
+        look("model", lambda: ", ".join(SiteModel.load(str(site.model)).labels))
+    for peer in sorted(network.callers | {*network.addresses}):
+        look(f"certificate of {peer}", lambda peer=peer: network.trust.of(peer)[0].short)  # type: ignore[misc]
+    for peer, address in network.addresses.items():
+        greeting = network.call(peer, hello, 10.0)
+        look(f"{peer} at {address}", lambda call=greeting: asyncio.run(call).kind)  # type: ignore[misc]
     return rows
-
-
-def warn_of_modes(site: Site) -> None:
-    """Log what must be known first: which files others can read, or change."""
-    for key, path, others in (
-        ("model", site.model, stat.S_IRGRP | stat.S_IROTH),
-        ("state", site.state, stat.S_IRGRP | stat.S_IROTH),
-        ("trust", site.trust, stat.S_IWGRP | stat.S_IWOTH),
-    ):
-        if path is None or not path.exists() or not path.stat().st_mode & others:
-            continue
-        if path.absolute().parent.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH):
-            what = "changed" if key == "trust" else "read"
-            log(f"others can have {key} {what}", WARNING, path=str(path), advice="chmod go-rwx")
-
-
-def _warn_of_clipping(X: Any, bound: float) -> None:
-    """Say how many rows lie outside what the models were promised: they are not what was asked."""
-    outside = int((np.asarray((abs(X) > bound).sum(axis=1)).ravel() > 0).sum())
-    if outside:
-        why = "are they on the same scale as the models' rows?"
-        log("rows are clipped", WARNING, rows=outside, of=X.shape[0], bound=bound, why=why)

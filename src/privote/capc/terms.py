@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, Literal, get_type_hints
 
 from msgspec import Meta, ValidationError, convert
@@ -19,9 +19,8 @@ from ..accounting.renyi import check_delta
 from ..errors import InputError, UnavailableError
 from ..mechanisms import Mechanism, mechanism_of
 from ..votes.names import folded
-from .counted import Counted, counted
-from .messages import ANSWERING, DECISION, GUARDIAN, HEAD_BYTES, QUERYING, Name
-from .noise import SharedNoise
+from .messages import DECISION, HEAD_BYTES, Name
+from .noise import Counted, SharedNoise, counted
 
 Whole = Annotated[int, Meta(ge=1)]
 Positive = Annotated[float, Meta(gt=1e-150, lt=1e150)]
@@ -94,8 +93,6 @@ class Terms:
     embedding: str | None = None
     #: How the mechanism's ballots are counted here.
     counted: Counted = field(init=False, repr=False, compare=False)
-    #: The noise of the sites; None if it is the guardian's.
-    shared: SharedNoise | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self), include_extras=True)
@@ -123,40 +120,32 @@ class Terms:
         if DECISION in self.parties:
             raise InputError("parties", f"must not be called {DECISION!r}, a session's own name")
         if self.guardian in (*self.parties, *self.queriers):
-            raise InputError(
-                "guardian", "must be a site of its own that neither asks nor answers", self.guardian
-            )
+            raise InputError("guardian", "must neither ask nor answer", self.guardian)
         # A ledger compares names folded: two sites would have one budget, charged once.
         if len({folded(site) for site in self.sites}) < len(self.sites):
             raise InputError("parties", "must differ in more than case", self.sites)
         fewest = min(len(self.voters(querier)) for querier in self.queriers)
         if fewest < self.minimum:
-            raise InputError(
-                f"every querying party needs at least minimum={self.minimum} other parties, "
-                f"got {fewest}"
-            )
+            rule = f"must be at most the {fewest} parties that answer a querying party"
+            raise InputError("minimum", rule, self.minimum)
         if len(json.dumps([*self.parties, *self.queriers])) > HEAD_BYTES // 2:
             raise InputError("parties", "must fit a message's head: use fewer or shorter names")
 
     def _check_mechanism(self) -> None:
         if not isinstance(self.mechanism, Mechanism):
             raise InputError("mechanism", "must be a privote mechanism", self.mechanism)
-        self._put("counted", counted(self.mechanism, len(self.labels)))
-        if self.allowance and not self.by_ballot and self.counted.weights:
-            raise UnavailableError(
-                "mechanism",
-                "must count every vote as 1, or contributions by ballot",
-                self.mechanism,
-            )
-        shared = SharedNoise.of(self.mechanism, len(self.labels)) if self.noise == "sites" else None
-        self._put("shared", shared)
+        count = counted(self.mechanism, len(self.labels))
+        if self.allowance and not count.by_ballot and count.weights:
+            rule = "must count every vote as 1, or contributions by ballot"
+            raise UnavailableError("mechanism", rule, self.mechanism)
+        if self.noise == "sites":
+            count = replace(count, shared=SharedNoise.of(self.mechanism, len(self.labels)))
+        self._put("counted", count)
         for of in (self.mechanism, self.mechanism.gate):
             sigma = getattr(of, "sigma", None) or 0.0
             if sigma * self.counted.unit > _LARGEST_NOISE:
-                raise InputError(
-                    "mechanism: sigma must be at most 2^50 steps of the grid in a coalition, so "
-                    f"that noise fits 64 bits, got {sigma:g}"
-                )
+                rule = "must have a sigma of at most 2^50 steps of the grid: noise fits 64 bits"
+                raise InputError("mechanism", rule, sigma)
 
     # -- who ---------------------------------------------------------------------------------------
 
@@ -169,14 +158,6 @@ class Terms:
         """Everybody in the coalition, by name."""
         return tuple(sorted({self.guardian, *self.parties, *self.queriers}))
 
-    def may_be(self, site: str, role: str) -> bool:
-        """Return whether a site may act in a role."""
-        return {
-            QUERYING: site in self.queriers,
-            ANSWERING: site in self.parties,
-            GUARDIAN: site == self.guardian,
-        }.get(role, False)
-
     # -- how ---------------------------------------------------------------------------------------
 
     @property
@@ -185,34 +166,14 @@ class Terms:
         return self.features if isinstance(self.features, int) else len(self.features)
 
     @property
-    def priced(self) -> Mechanism | SharedNoise:
-        """What says what a query costs: the mechanism, or the noise that the sites draw for it."""
-        return self.shared or self.mechanism
-
-    @property
     def allowance(self) -> bool:
         """Whether every answering party has an allowance of contributions."""
         return self.guarantee == "allowance"
 
     @property
-    def steps(self) -> int:
-        """Units of noise to one of the margin."""
-        return 1 if self.shared is None else self.shared.steps
-
-    @property
-    def parts(self) -> int:
-        """How many shares of noise a site draws for a label: none, the vote's, also the gate's."""
-        return 0 if self.shared is None else len(self.shared.sigmas)
-
-    @property
-    def by_ballot(self) -> bool:
-        """Whether a contribution is a whole ballot (tau) rather than a vote (binary)."""
-        return self.mechanism.contribution_unit == "ballot"
-
-    @property
     def most_bytes(self) -> int:
         """The longest message there can be: a batch of masks, and halves of noise beside them."""
-        return HEAD_BYTES + 8 * self.most_queries * len(self.labels) * (1 + self.parts)
+        return HEAD_BYTES + 8 * self.most_queries * len(self.labels) * (1 + self.counted.parts)
 
     # -- as plain data -----------------------------------------------------------------------------
 
@@ -242,9 +203,8 @@ class Terms:
         try:
             return cls(**given)
         except TypeError as error:
-            raise InputError(
-                f"terms are not complete: {error}".replace("Terms.__init__() ", "")
-            ) from None
+            why = str(error).replace("Terms.__init__() ", "")
+            raise InputError(f"terms are not complete: {why}") from None
 
     def digest(self) -> str:
         """Return a digest of everything in the terms."""

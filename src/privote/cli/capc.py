@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,9 +126,9 @@ def query(
     output
         A folder for labels.npz, statement.txt and statement.json.
     """
+    from privote.capc.labelled import warn_of_quality
     from privote.capc.messages import QUERYING
     from privote.capc.site import Site, ask, logging_to, read_rows
-    from privote.capc.statements import warn_of_quality, write
 
     from .files import claimed_folder
     from .output import print_facts, print_json
@@ -138,7 +139,7 @@ def query(
         warn_of_quality(read.terms, read.name, len(X))
         facts, answers = ask(read, X)
         try:
-            write(output, facts, read.terms, answers)
+            answers.write(output, facts)
         except OSError as error:
             raise ChargedError(
                 f"the labels are kept in {str(read.state)!r}, but {str(output)!r} cannot be "
@@ -153,8 +154,9 @@ def query(
 def _shown(facts: dict[str, Any]) -> dict[str, Any]:
     """Return what is shown of a batch."""
     from privote.accounting.renyi import rounded_up
-    from privote.capc.statements import allowance_said
 
+    least = min(facts["allowance_by_party"].values(), default=None)
+    unit, each = facts["contribution_unit"], (least or 0) / facts["queries"]
     return {
         "rows labelled": facts["queries"],
         "sites that took part": f"{len(facts['parties'])} of {facts['voters']}",
@@ -162,7 +164,7 @@ def _shown(facts: dict[str, Any]) -> dict[str, Any]:
         "guarantee": facts["guarantee"],
         "epsilon per site, all askers": rounded_up(facts["epsilon"], 3),
         "delta": float(facts["delta"]),
-        "allowance": allowance_said(facts),
+        "allowance": least and f"{least} {unit}s per site in total; {each:.2g} per row",
         "engine": facts["engine"],
         "seconds": facts["seconds"],
         "MB between sites": facts.get("megabytes"),
@@ -201,7 +203,7 @@ def check(
 
     if role not in ROLES:
         raise InputError("role", f"must be one of {', '.join(ROLES)}", role)
-    rows = look(Site.read(site, ROLES[role]), ROLES[role])
+    rows = look(Site.read(site, role), role)
     if json:
         print_json({"checks": rows})
     else:
@@ -332,7 +334,7 @@ def simulate(
         binary or tau.
     """
     from privote.capc import coalition
-    from privote.capc.statements import warn_of_quality
+    from privote.capc.labelled import warn_of_quality
 
     from .files import claimed_folder
     from .output import print_json, telling
@@ -516,7 +518,7 @@ def _row(each: Certificate, held: str) -> dict[str, Any]:
         "held": held,
         "status": each.fault() or "valid",
         "until": each.ends.strftime("%Y-%m-%d"),
-        "days left": int(each.days_left),
+        "days left": (each.ends - datetime.now(UTC)).days,
         "fingerprint": each.fingerprint,
     }
 

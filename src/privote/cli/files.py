@@ -19,6 +19,8 @@ from privote.votes.arrays import ArrayFile, read_npy
 from privote.votes.cells import cell_of, name_of
 from privote.votes.tables import open_table, write_header
 
+from .output import NO_ROOM
+
 Array = npt.NDArray[Any]
 Write = Callable[[Path, Any], object]
 
@@ -43,6 +45,8 @@ def claimed_folder(output: Path, *, force: bool) -> Iterator[None]:
         with tempfile.TemporaryFile(dir=output):
             pass
     except OSError as error:
+        if error.errno in NO_ROOM:
+            raise
         why = error.strerror or error
         raise InputError("output", f"{str(output)!r} cannot be a folder: {why}") from None
     try:

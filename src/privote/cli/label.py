@@ -189,9 +189,9 @@ def _labelling(given: Mapping[str, Any], account: Account) -> tuple[Labelling, s
     ballots = ballots.clip(given["max_positives"]) if given["clip"] else ballots
     baseline, rows, queries = given["baseline"], given["rows"], ballots.query_names
     labelling = Labelling(
-        ballots,
-        Budget(epsilon=given["epsilon"], delta=given["delta"]),
-        account,
+        ballots=ballots,
+        cost=Budget(epsilon=given["epsilon"], delta=given["delta"]),
+        account=account,
         mechanism=mechanism,
         guarantee=given["guarantee"],
         queries=given["queries"],

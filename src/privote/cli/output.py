@@ -42,7 +42,7 @@ from . import options
 if TYPE_CHECKING:
     from privote.guarantees import Fact, Guarantee
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _PIPED_WIDTH = 100  # nobody resizes a pipe: wide enough for every table here
 Tick = Callable[[int], None]
 # What the library calls it, and what a verb may call it: the first that the verb has counts.
@@ -128,7 +128,7 @@ def check_shown(output: Any = None, *, pipe: bool = False) -> None:
         return
     said = f"standard output cannot be written: {why.strerror or why}"
     if output is None:
-        raise InputError(said)
+        raise StorageError(said)
     say(f"warning: {said}. All results are in {output}", err=True)
 
 
@@ -311,7 +311,7 @@ class Verb(_Command, TyperCommand):
             if failed.errno == errno.ENAMETOOLONG:
                 text = f"the name {str(failed.filename)[:40]!r}... is too long for a file"
                 error = InputError(text)
-            elif failed.errno in _NO_ROOM:
+            elif failed.errno in NO_ROOM:
                 error = StorageError(f"a file cannot be written: {failed.strerror}")
             else:
                 raise

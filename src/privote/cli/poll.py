@@ -239,7 +239,7 @@ def _options(texts: list[str], columns: list[str]) -> list[str] | dict[str, list
 
 def _show(result: PollResult, output: Path | None, *, verbose: bool, json: bool) -> None:
     """Show what was released; what is shown only here must be shown, or it is not delivered."""
-    from privote.report.polls import poll_bill
+    from privote.report.polls import poll_bill, share_rows
 
     if json:
         print_json(result.facts())
@@ -249,25 +249,11 @@ def _show(result: PollResult, output: Path | None, *, verbose: bool, json: bool)
             if part.shares is not None:
                 lead = f"{question}. " if question else ""
                 title = f"{lead}Shares, with intervals for all options at once"
-                print_table(_share_rows(part), title=title)
+                print_table(share_rows(part), title=title)
         text = result.statement() if verbose else ""
         say("\n".join(filter(None, (text, *result.notes))))
     if output is None:
         check_shown(pipe=result.guarantee.standing is not None)
-
-
-def _share_rows(part: PollResult) -> list[dict[str, str]]:
-    after = ["decided" if call.decided else "too close to call" for call in part.calls]
-    return [
-        {
-            "option": share.option,
-            "share": f"{share.share:.4f}",
-            "from": f"{share.low:.4f}",
-            "to": f"{share.high:.4f}",
-            "ahead of the next": call,
-        }
-        for share, call in zip(part.shares or (), [*after, ""], strict=True)
-    ]
 
 
 def _plan(voters: int | None, number: str, how: dict[str, Any], *, json: bool) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,8 @@ from ..accounting.allowance import (
 from ..accounting.filters import fitting
 from ..accounting.renyi import DEFAULT_ORDERS, Floats, rounded_up
 from ..entropy import WIDEST_ROUNDED, Entropy
-from ..errors import BudgetError, InputError, whole
-from ..ledger import AllowanceState, Budget
+from ..errors import BudgetError, InputError
+from ..ledger import AllowanceState, Budget, Request
 from ..mechanisms import Mechanism, TallyVoting, mechanism_of
 from ..mechanisms.base import Bools
 from ..votes.contributions import bound_contributions, remaining
@@ -45,129 +46,94 @@ from ..votes.cube import (
     SparseBlock,
     block_queries,
 )
-from .guarantee import Learnt
+from . import Drawn, Learnt, Sealed
 
 _MOST = 2**62  # of contributions, in the finest unit: sums stay within an int64
 
 
-@dataclass(frozen=True, eq=False)
-class Electorate:
-    """The ballots of a run, and who cast them.
-
-    Attributes
-    ----------
-    ballots
-        Votes, of some or all registered voters.
-    voters
-        How many are registered.
-    seats
-        The seat of each of the ballots' voters; None if all come in the order of their seats.
-    baseline
-        (queries, labels) the public guess.
-    """
-
-    ballots: BallotSource
-    voters: int
-    seats: Counts | None
-    baseline: Bools
-
-    def blocks(self) -> Iterator[tuple[Block, Bools]]:
-        """Yield blocks with every registered voter on its seat, each with its baseline.
-
-        Blocks are cut as if everybody were there, so who is absent leaves no trace in their sizes.
-        """
-        start = 0
-        for block in self._even():
-            yield self._seated(block), self.baseline[start : start + block.queries]
-            start += block.queries
-
-    def _seated(self, block: Block) -> Block:
-        if self.seats is None:
-            return block
-        if isinstance(block, SparseBlock):
-            size = block.queries, self.voters, block.start
-            return SparseBlock(block.query, self.seats[block.voter], block.votes, *size)
-        votes = np.full((block.queries, self.voters, block.labels), MISSING, np.int8)
-        votes[:, self.seats] = block.votes
-        return DenseBlock(votes, missing=True, start=block.start)
-
-    def _even(self) -> Iterator[Block]:
-        ballots = self.ballots
-        if ballots.sparse or ballots.voters == self.voters:
-            yield from ballots.blocks()
-            return
-        step, start = block_queries(self.voters, ballots.labels), 0
-        waiting = np.zeros((0, ballots.voters, ballots.labels), np.int8)
-        for block in ballots.blocks():
-            assert isinstance(block, DenseBlock)
-            waiting = np.concatenate([waiting, block.votes.astype(np.int8, copy=False)])
-            while len(waiting) >= step:
-                yield DenseBlock(waiting[:step], missing=True, start=start)
-                waiting, start = waiting[step:], start + step
-        if len(waiting):
-            yield DenseBlock(waiting, missing=True, start=start)
+# -- what is asked of a ledger ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Drawn:
-    """What was drawn, and what each voter took from its allowance: spent, clipped."""
+def asked(request: Request, mechanism: Mechanism, labels: int, limits: Any) -> Request:
+    """Return what a run of a named mechanism asks: the largest allowance that it pays for.
 
-    outcome: npt.NDArray[Any]
-    mechanism: Mechanism
-    spending: tuple[Counts, Counts]
-    limit: int | None = None  # contributions that count, where they were learnt
-
-
-def draw(
-    account: AllowanceState, electorate: Electorate, mechanism: Mechanism, entropy: Entropy
-) -> Drawn:
-    """Draw every query, block by block: contributions beyond what is left count as the baseline."""
-    ballots = electorate.ballots
-    unit = ballots.resolution**2
-    spent, clipped, start = account.spent.copy(), account.clipped.copy(), 0
-    outcome: npt.NDArray[Any] = np.empty((ballots.queries, ballots.labels), mechanism.outcomes)
-    for block, baseline in electorate.blocks():
-        counted, cast, cut = bound_contributions(
-            block,
-            baseline,
-            remaining(unit * account.allowance, spent, clipped),
-            unit=mechanism.contribution_unit,
-            missing_counts_as_no=mechanism.missing_counts_as_no,
-            resolution=ballots.resolution,
-        )
-        spent, clipped = spent + cast, clipped + cut
-        drawn = mechanism.draw(mechanism.tally(counted), entropy)
-        outcome[start : start + block.queries] = drawn
-        start += block.queries
-    return Drawn(outcome, mechanism, (spent - account.spent, clipped - account.clipped))
-
-
-# -- a named mechanism -----------------------------------------------------------------------------
-
-
-def largest_allowance(
-    mechanism: Mechanism, voters: int, labels: int, cost: Budget
-) -> tuple[int, Floats]:
-    """Return the largest allowance that a run of this cost pays for, and one contribution's curve.
+    Or ``limits`` where somebody sets them: one for all voters, or one for each, not larger.
 
     Raises
     ------
     BudgetError
         If not a single contribution fits.
     """
-    each = mechanism.contribution_rdp(voters, labels, DEFAULT_ORDERS)
-    most = contributions_that_fit(each, cost)
+    cost, wanted = request.cost, request.allowance
+    assert wanted is not None
+    each = mechanism.contribution_rdp(wanted.voters, labels, DEFAULT_ORDERS)
+
+    def price(epsilon: float) -> Floats:
+        if epsilon == cost.epsilon:
+            return FACTOR * limit * each
+        return FACTOR * fitting(FACTOR * each, epsilon, cost.delta, MOST) * each
+
+    most = fitting(FACTOR * each, cost.epsilon, cost.delta, MOST)
     if most < 1:
         raise BudgetError(
             f"epsilon {rounded_up(cost.epsilon)} at delta {rounded_up(cost.delta)} does not allow "
             f"a contribution per voter with {mechanism}: use a larger sigma or epsilon"
         )
-    return most, each
+    allowed = check_allowance(limits, most, wanted.voters, cost)
+    limit = int(allowed.max())
+    room = request.room + (0 if (allowed == limit).all() else 24 * wanted.voters)
+    return replace(request, allowance=replace(wanted, wanted=allowed), price=price, room=room)
 
 
-def contributions_that_fit(each: Floats, cost: Budget) -> int:
-    """Return the largest allowance within a cost, by what one contribution costs: (orders,)."""
-    return fitting(FACTOR * each, cost.epsilon, cost.delta, MOST)
+def asked_to_learn(
+    request: Request, ballots: BallotSource, planned: int, *, plans: bool
+) -> Request:
+    """Return what a run asks whose noise follows from an allowance: the same on every branch.
+
+    It is learnt for so many queries in all, which somebody ``plans`` or not. Nothing is learnt in
+    the worst case.
+    """
+    cost, wanted, learns = request.cost, request.allowance, request.guarantee == "allowance"
+    assert wanted is not None
+    size = wanted.voters, planned, ballots.labels
+    learning, mu = learning_of(cost, *size, learns=learns)
+    if not mu * WIDEST_ROUNDED > ballots.resolution * learning.cells**0.5:
+        raise BudgetError(
+            f"epsilon {rounded_up(cost.epsilon)} is too small for {planned:,} queries on "
+            f"{ballots.labels:,} labels: the noise would be too large to draw"
+        )
+    if learning.cells * ballots.resolution**2 > _MOST:
+        raise InputError("plan_for", f"must leave at most {_MOST:g} votes per voter", planned)
+
+    def price(epsilon: float) -> Floats:
+        part, mu = learning_of(replace(cost, epsilon=epsilon), *size, learns=learns)
+        return line(part.epsilon0, mu) * DEFAULT_ORDERS
+
+    terms = Learnt(
+        planned=planned, resolution=ballots.resolution, epsilon0=learning.epsilon0, mu=mu
+    )
+    return replace(
+        request,
+        terms={**request.terms, "learnt": vars(terms)},
+        allowance=replace(
+            wanted,
+            terms={**wanted.terms, "resolution": ballots.resolution},
+            queries=ballots.queries,
+            planned=planned,
+            plans=plans,
+        ),
+        price=price,
+    )
+
+
+@lru_cache(maxsize=256)
+def learning_of(
+    cost: Budget, voters: int, queries: int, labels: int, *, learns: bool = True
+) -> tuple[Learning, float]:
+    """Return how an allowance is learnt within a cost, and the mu that is left for tallies."""
+    epsilon0 = learning_epsilon(settled(cost.epsilon, cost.delta)[1], voters) if learns else 0.0
+    learning = Learning(voters=voters, queries=queries, labels=labels, epsilon0=epsilon0)
+    return learning, mu_of_budget(cost.epsilon, cost.delta, epsilon0)
 
 
 def check_allowance(wanted: npt.ArrayLike | None, most: int, voters: int, cost: Budget) -> Counts:
@@ -221,91 +187,155 @@ def check_baseline(
     return guess.astype(np.bool_)
 
 
-# -- a learnt allowance ----------------------------------------------------------------------------
+# -- what is drawn ---------------------------------------------------------------------------------
 
 
-def learnt_terms(
-    cost: Budget,
-    voters: int,
-    ballots: BallotSource,
-    *,
-    planned: int,
-    learns: bool,
-) -> Learnt:
-    """Return the public terms of tallies whose noise follows from an allowance."""
-    epsilon0, mu = _settled_for(cost.epsilon, cost.delta, voters, learns)
-    learning = Learning(voters=voters, queries=planned, labels=ballots.labels, epsilon0=epsilon0)
-    if not mu * WIDEST_ROUNDED > ballots.resolution * learning.cells**0.5:
-        raise BudgetError(
-            f"epsilon {rounded_up(cost.epsilon)} is too small for {planned:,} queries on "
-            f"{ballots.labels:,} labels: the noise would be too large to draw"
-        )
-    if learning.cells * ballots.resolution**2 > _MOST:
-        raise InputError("plan_for", f"must leave at most {_MOST:g} votes per voter", planned)
-    return Learnt(planned=planned, resolution=ballots.resolution, epsilon0=epsilon0, mu=mu)
+@dataclass(frozen=True, eq=False)
+class SeatedBallots:
+    """The ballots of a run, and the seats of who cast them.
+
+    Attributes
+    ----------
+    ballots
+        Votes, of some or all registered voters.
+    voters
+        How many are registered.
+    seats
+        The seat of each of the ballots' voters; None if all come in the order of their seats.
+    baseline
+        (queries, labels) the public guess.
+    """
+
+    ballots: BallotSource
+    voters: int
+    seats: Counts | None
+    baseline: Bools
+
+    def blocks(self) -> Iterator[tuple[Block, Bools]]:
+        """Yield blocks with every registered voter on its seat, each with its baseline.
+
+        Blocks are cut as if everybody were there, so who is absent leaves no trace in their sizes.
+        """
+        complete = self.ballots.sparse or self.ballots.voters == self.voters
+        start = 0
+        for block in self.ballots.blocks() if complete else self._even():
+            guess = self.baseline[start : start + block.queries]
+            yield block if self.seats is None else self._seated(block, self.seats), guess
+            start += block.queries
+
+    def _seated(self, block: Block, seats: Counts) -> Block:
+        if isinstance(block, SparseBlock):
+            size = block.queries, self.voters, block.start
+            return SparseBlock(block.query, seats[block.voter], block.votes, *size)
+        votes = np.full((block.queries, self.voters, block.labels), MISSING, np.int8)
+        votes[:, seats] = block.votes
+        return DenseBlock(votes, missing=True, start=block.start)
+
+    def _even(self) -> Iterator[Block]:
+        step, start = block_queries(self.voters, self.ballots.labels), 0
+        waiting = np.zeros((0, self.ballots.voters, self.ballots.labels), np.int8)
+        for block in self.ballots.blocks():
+            assert isinstance(block, DenseBlock)
+            waiting = np.concatenate([waiting, block.votes.astype(np.int8, copy=False)])
+            while len(waiting) >= step:
+                yield DenseBlock(waiting[:step], missing=True, start=start)
+                waiting, start = waiting[step:], start + step
+        if len(waiting):
+            yield DenseBlock(waiting, missing=True, start=start)
 
 
-def learnt_price(epsilon: float, delta: float, voters: int, learns: bool) -> Floats:
-    """Return what learnt tallies of this epsilon cost: a line in the order, on every branch."""
-    return line(*_settled_for(epsilon, delta, voters, learns)) * DEFAULT_ORDERS
-
-
-def _settled_for(epsilon: float, delta: float, voters: int, learns: bool) -> tuple[float, float]:
-    """Return epsilon0 of the learning, and the mu that is left for tallies."""
-    rho = settled(epsilon, delta)[1]
-    epsilon0 = learning_epsilon(rho, voters) if learns else 0.0
-    return epsilon0, mu_of_budget(epsilon, delta, epsilon0)
-
-
-def check_planned(plan_for: Any, asked: int) -> int:
-    """Return for how many queries an allowance is learnt, these included."""
-    planned = asked if plan_for is None else whole("plan_for", plan_for)
-    if planned < asked:
-        raise InputError("plan_for", f"must be at least the {asked} queries asked now", plan_for)
-    return planned
-
-
-def draw_learnt(
-    account: AllowanceState, electorate: Electorate, terms: Learnt, entropy: Entropy
+def draw(
+    account: AllowanceState, seated: SeatedBallots, mechanism: Mechanism, entropy: Entropy
 ) -> Drawn:
+    """Draw every query, block by block: contributions beyond what is left count as the baseline."""
+    ballots = seated.ballots
+    unit = ballots.resolution**2
+    spent, clipped, start = account.spent.copy(), account.clipped.copy(), 0
+    outcome: npt.NDArray[Any] = np.empty((ballots.queries, ballots.labels), mechanism.outcomes)
+    for block, baseline in seated.blocks():
+        counted, cast, cut = bound_contributions(
+            block,
+            baseline,
+            remaining(unit * account.allowance, spent, clipped),
+            unit=mechanism.contribution_unit,
+            missing_counts_as_no=mechanism.missing_counts_as_no,
+            resolution=ballots.resolution,
+        )
+        spent, clipped = spent + cast, clipped + cut
+        drawn = mechanism.draw(mechanism.tally(counted), entropy)
+        outcome[start : start + block.queries] = drawn
+        start += block.queries
+    return Drawn(
+        outcome=outcome,
+        mechanism=mechanism,
+        allowance=plain(account.allowance),
+        answered_total=account.answered + ballots.queries,
+        spending=(spent - account.spent, clipped - account.clipped),
+    )
+
+
+def draw_learnt(account: AllowanceState, seated: SeatedBallots, entropy: Entropy) -> Drawn:
     """Draw tallies with the noise of a learnt allowance; draw that first if nobody has."""
-    if account.mechanism is not None:
-        return draw(account, electorate, mechanism_of(dict(account.mechanism)), entropy)
-    ballots = electorate.ballots
-    learning = Learning(
-        voters=electorate.voters,
-        queries=terms.planned,
-        labels=ballots.labels,
-        epsilon0=terms.epsilon0,
-    )
-    place = 0
-    if learning.learns:
-        scale = Fraction(terms.planned, ballots.queries * terms.resolution**2)
-        scores = learning.scores(_contributions(electorate), scale).tolist()
-        place = entropy.exponential_mechanism(scores, Fraction(learning.epsilon0) / 2)
-    allowance = learning.grid[place]
-    if account.charge.guarantee == "worst-case":
-        allowance = -(-learning.cells // 2)  # cuts nobody
-    mechanism = TallyVoting(
-        sigma=learning.sigma(allowance, terms.mu),
-        grid=None if terms.resolution == 1 else terms.resolution,
-    )
-    limit = learning.limit(allowance)
-    limited = replace(account, allowance=np.full(electorate.voters, limit, np.int64))
-    return replace(draw(limited, electorate, mechanism, entropy), limit=limit)
+    terms, learnt = Learnt(**account.charge.terms["learnt"]), None
+    if account.mechanism is None:
+        learning = Learning(
+            voters=seated.voters,
+            queries=terms.planned,
+            labels=seated.ballots.labels,
+            epsilon0=terms.epsilon0,
+        )
+        allowance = learning.grid[0]
+        if account.charge.guarantee == "worst-case":
+            allowance = -(-learning.cells // 2)  # cuts nobody
+        elif learning.learns:
+            scale = Fraction(terms.planned, seated.ballots.queries * terms.resolution**2)
+            scores = learning.scores(_contributions(seated), scale).tolist()
+            place = entropy.exponential_mechanism(scores, Fraction(learning.epsilon0) / 2)
+            allowance = learning.grid[place]
+        grid = None if terms.resolution == 1 else terms.resolution
+        mechanism: Mechanism = TallyVoting(sigma=learning.sigma(allowance, terms.mu), grid=grid)
+        learnt = mechanism.parameters(), learning.limit(allowance)
+        account = replace(account, allowance=np.full(seated.voters, learnt[1], np.int64))
+    else:
+        mechanism = mechanism_of(dict(account.mechanism))
+    drawn = draw(account, seated, mechanism, entropy)
+    allowed = None if account.charge.guarantee == "worst-case" else drawn.allowance
+    return replace(drawn, terms=terms, learnt=learnt, allowance=allowed)
 
 
-def _contributions(electorate: Electorate) -> Counts:
+def _contributions(seated: SeatedBallots) -> Counts:
     """Return how many contributions each voter would cast, if nothing were cut: (voters,)."""
-    total = np.zeros(electorate.voters, np.int64)
-    unlimited = np.full(electorate.voters, np.iinfo(np.int64).max, np.int64)
-    for block, baseline in electorate.blocks():
+    total = np.zeros(seated.voters, np.int64)
+    unlimited = np.full(seated.voters, np.iinfo(np.int64).max, np.int64)
+    for block, baseline in seated.blocks():
         total += bound_contributions(
             block,
             baseline,
             unlimited,
             unit="vote",
             missing_counts_as_no=True,
-            resolution=electorate.ballots.resolution,
+            resolution=seated.ballots.resolution,
         )[1]
     return total
+
+
+def plain(limits: Counts) -> int | tuple[int, ...]:
+    """Return allowances as plain values: one number if all voters have the same."""
+    first = int(limits[0])
+    return first if (limits == first).all() else tuple(limits.tolist())
+
+
+def curve_of(account: AllowanceState, mechanism: Mechanism, labels: int) -> Floats:
+    """Return what a named mechanism costs: the allowance of the voter who has most, (orders,)."""
+    each = mechanism.contribution_rdp(len(account.allowance), labels, DEFAULT_ORDERS)
+    return np.asarray(FACTOR * account.allowance.max() * each)
+
+
+def sealed(account: AllowanceState, seats: Counts | None, resolution: int) -> Sealed:
+    """Return what voters have spent by now, for the owner's eyes, in the order of the ballots."""
+    at = slice(None) if seats is None else seats
+    return Sealed(
+        spent=-(-account.spent[at] // resolution**2),
+        clipped=account.clipped[at].copy(),
+        allowance=account.allowance[at].copy(),
+    )

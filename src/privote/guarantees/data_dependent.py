@@ -9,7 +9,6 @@ voter's own bill, by two accountants, is sealed as well.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -25,33 +24,13 @@ from ..errors import InputError, UnavailableError
 from ..mechanisms import Mechanism
 from ..mechanisms.cells import CellTally, MarginGrid
 from ..votes.cube import Ballots, BallotSource, Block, Counts, DenseBlock
-from .guarantee import Later, Sanitized, Sealed
+from . import Drawn, Later, Sanitized, Sealed
 
 _CHUNK = 2**14  # costs worked out at a time
 _TABLE = 2**20  # costs that are worked out to choose an order
 
 
-@dataclass(frozen=True, eq=False)
-class Priced:
-    """What was drawn, and what it cost.
-
-    Attributes
-    ----------
-    outcome
-        What the mechanism released.
-    epsilon, terms
-        What may be published, and how it was sanitized; None where there is no proof.
-    curve
-        The Rényi costs of all queries together: (orders,). Sealed.
-    """
-
-    outcome: npt.NDArray[Any]
-    epsilon: float | None
-    terms: Sanitized | None
-    curve: Floats
-
-
-def draw(ballots: BallotSource, mechanism: Mechanism, delta: float, entropy: Entropy) -> Priced:
+def draw(ballots: BallotSource, mechanism: Mechanism, delta: float, entropy: Entropy) -> Drawn:
     """Price and draw in one pass: the tally that is priced is the one that is drawn."""
     orders, start = DEFAULT_ORDERS, 0
     levels, total = MarginHistogram.of(mechanism, ballots), np.zeros(len(orders))
@@ -64,7 +43,7 @@ def draw(ballots: BallotSource, mechanism: Mechanism, delta: float, entropy: Ent
         outcome[start : start + block.queries] = mechanism.draw(tally, entropy)
         start += block.queries
     epsilon, terms = sanitize(levels, orders, delta, entropy)
-    return Priced(outcome, epsilon, terms, total)
+    return Drawn(outcome=outcome, mechanism=mechanism, epsilon=epsilon, terms=terms, curve=total)
 
 
 def sealed(ballots: BallotSource, mechanism: Mechanism, delta: float, curve: Floats) -> Sealed:

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import numpy.typing as npt
 
 from ..accounting.filters import fitting
 from ..accounting.renyi import DEFAULT_ORDERS, Floats, rounded_up
 from ..entropy import Entropy
 from ..errors import BudgetError
-from ..ledger import Budget
+from ..ledger import Request
 from ..mechanisms import Mechanism
-from ..mechanisms.base import Labels
 from ..votes.cube import BallotSource
+from . import Drawn
 
 
-def queries_that_fit(
-    mechanism: Mechanism, ballots: BallotSource, cost: Budget, needed: int | None
-) -> tuple[int, Floats]:
-    """Return how many queries a run of this cost answers, and what each costs: (orders,).
+def asked(
+    request: Request, mechanism: Mechanism, ballots: BallotSource, needed: int | None
+) -> Request:
+    """Return what a run asks of a ledger: as many queries as fit, by public numbers.
 
-    By public numbers. ``needed`` is how many must fit; one, if it is None.
+    ``needed`` is how many must fit; one, if it is None.
 
     Raises
     ------
     BudgetError
         If fewer fit.
     """
-    each = mechanism.worst_case_rdp(ballots.voters, ballots.labels, DEFAULT_ORDERS)
+    cost, labels = request.cost, ballots.labels
+    each = mechanism.worst_case_rdp(ballots.voters, labels, DEFAULT_ORDERS)
     fit = fitting(each, cost.epsilon, cost.delta, ballots.queries)
     if fit < (needed or 1):
         raise BudgetError(
@@ -34,14 +38,20 @@ def queries_that_fit(
             f"queries in the worst case with {mechanism}"
             + (f", but queries={needed}" if needed else "")
         )
-    return fit, each
+
+    def price(epsilon: float) -> Floats:
+        if epsilon == cost.epsilon:
+            return fit * each
+        return fitting(each, epsilon, cost.delta, ballots.queries) * each
+
+    return replace(request, price=price, layout={"outcome": (mechanism.outcomes, (fit, labels))})
 
 
-def draw(ballots: BallotSource, mechanism: Mechanism, entropy: Entropy) -> Labels:
+def draw(ballots: BallotSource, mechanism: Mechanism, entropy: Entropy) -> Drawn:
     """Draw every query, block by block."""
-    outcome: Labels = np.empty((ballots.queries, ballots.labels), mechanism.outcomes)
+    outcome: npt.NDArray[np.int8] = np.empty((ballots.queries, ballots.labels), mechanism.outcomes)
     start = 0
     for block in ballots.blocks():
         outcome[start : start + block.queries] = mechanism.draw(mechanism.tally(block), entropy)
         start += block.queries
-    return outcome
+    return Drawn(outcome=outcome, mechanism=mechanism)

@@ -270,9 +270,9 @@ class PATEClassifier(Shown, LabelClassifier):
                 guarantee = guarantee_of(self.mechanism, cost, *size)
         fixed = seed is not None or guarantee == "data-dependent"
         return Labelling(
-            ballots,
-            cost,
-            account,
+            ballots=ballots,
+            cost=cost,
+            account=account,
             mechanism=self.mechanism,
             guarantee=guarantee,
             queries=self.queries if guarantee == "data-dependent" else None,

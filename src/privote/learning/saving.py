@@ -36,7 +36,7 @@ _FACTS, _SKOPS, _ARRAYS = "facts.json", "student.skops", "student.npz"
 _TABLE = "table.json"  # how rows of a table become numbers
 # Types beyond scikit-learn's own that a file may hold: they only compute.
 _OURS = (
-    "privote.guarantees.guarantee.Guarantee",
+    "privote.guarantees.Guarantee",
     "privote.ledger.events.Standing",
     "privote.learning.gradients.DPLinear",
     "privote.learning.moments.DPMoments",

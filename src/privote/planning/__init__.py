@@ -6,7 +6,7 @@ no guarantee.
 """
 
 from .budget import allowance_for, queries_for, sigma_for
-from .forecast import YES, forecast
+from .chances import YES, forecast
 from .tallies import Outlook, Plan, outlook, plan
 from .tuning import Trial, tune
 

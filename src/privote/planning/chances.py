@@ -1,24 +1,117 @@
-"""How likely a cell is to be released as 0, 1 or ABSTAIN, and what its voters want without noise.
+"""How good labels of a named mechanism are, from public numbers alone; and each cell's chances.
 
-Both are asked of a mechanism's tally. A mechanism from outside that decides labels together is
-simulated; it can register an exact answer.
+How likely a cell is to be released as 0, 1 or ABSTAIN, and what its voters want without noise, is
+asked of a mechanism's tally. A mechanism from outside that decides labels together is simulated; it
+can register an exact answer.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from functools import singledispatch
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..entropy import Entropy
+from ..errors import UnavailableError
 from ..mechanisms import Mechanism, PluralityVoting, TallyVoting, VoteMechanism
+from ..mechanisms.base import check_electorate
 from ..mechanisms.cells import CellMechanism, CellTally
 from ..mechanisms.classes import ClassMechanism, ClassTally
 from ..mechanisms.tally import Tally
-from ..votes.cube import Block, Bools, Floats
+from ..votes.cube import Block, Bools, Floats, SparseBlock
 
+#: The share of yes among all votes where nobody says otherwise.
+YES = 0.1
+WORRY = 0.05  # of labels that every voter wants, or nobody: above, the forecast warns
+
+_BUSIEST = 1.56  # times the mean: how often the busiest voter says yes
+_SURE = 0.95
+_LISTED = 1 << 28  # votes of a query that may be listed
 _DRAWS = 200  # of a simulated mechanism: a mean is right to 0.04
+
+
+def forecast(
+    mechanism: Mechanism,
+    voters: int,
+    labels: int,
+    *,
+    near: npt.ArrayLike | None = None,
+    allowance: int | None = None,
+    asked: int = 0,
+) -> dict[str, Any]:
+    """Return how good a release will be, or was, as plain values. May be published.
+
+    Parameters
+    ----------
+    mechanism, voters, labels
+        How a tally becomes labels, and the sizes.
+    near
+        Of voters who are near some queries only: the share of them that speaks on a query, one for
+        all labels or (labels,). "Every voter" is then every one of those.
+    allowance, asked
+        Contributions a voter may cast in its life, and for how many queries they are to last; None
+        where nobody can run out, or that cannot be told.
+
+    Returns
+    -------
+    ``missed``: the chance that a label every voter wants is not released. ``false_alarm``: that one
+    nobody wants is. ``share_needed``: of the voters, whose yes gives a 1 with 95 percent; None if
+    not even all of them. ``near``: about how many voters speak on a query; None where all do.
+    ``lasts``: for how many queries the allowance lasts the busiest voter, if a share :data:`YES` of
+    all votes is a yes; or None. ``warnings``: what to worry about, in short sentences.
+    """
+    check_electorate(voters, labels)
+    single = mechanism.contribution_unit == "vote"  # each label has an election of its own
+    width = 1 if single else labels
+    if voters * width > _LISTED:
+        raise UnavailableError("voters", f"must have at most {_LISTED} votes a query", voters)
+    share_near = 1.0 if near is None else float(np.median(np.asarray(near)))
+    speaking = min(max(1, round(share_near * voters)), voters)
+
+    def chance(wanted: int) -> float:
+        cast = wanted if mechanism.missing_counts_as_no else voters  # an empty ballot may be a vote
+        ballots = np.zeros((cast, width), np.bool_)
+        ballots[:wanted, 0] = True
+        block = SparseBlock(np.zeros(cast, np.int64), np.arange(cast), ballots, 1, int(voters), 0)
+        return float(cell_probabilities(mechanism, mechanism.tally(block))[0, 0, 1])
+
+    low, high = chance(0), chance(speaking)
+    needed, lasts = None, None
+    if high >= _SURE:
+        needed = bisect_left(range(speaking), True, key=lambda count: chance(count) >= _SURE)
+    if allowance is not None:
+        largest = labels if single else 1  # contributions on a query
+        mean = YES * labels if single else 1 - (1 - YES) ** labels
+        lasts = math.floor(max(allowance / (_BUSIEST * mean), allowance / largest) * (1 + 1e-12))
+    warnings = []
+    if 1 - high > WORRY:
+        whoever = "every voter" if near is None else "every voter near a query"
+        warnings.append(
+            f"There is too much noise for so few voters: {100 * (1 - high):.0f} % of the labels "
+            f"that {whoever} wants are missed, and more of those on which voters disagree."
+        )
+    if low > WORRY * (1 + 1e-6):  # a bar for this very chance is rounded
+        warnings.append(
+            f"{100 * low:.0f} % of the labels that nobody wants are released as 1. If few labels "
+            "are wanted, many of the ones are false."
+        )
+    if lasts is not None and lasts < asked:
+        warnings.append(
+            f"If {100 * YES:.0f} % of all votes are yes, the allowance lasts for {lasts:,} of "
+            f"{asked:,} queries. Later labels fall back to the baseline (0 by default)."
+        )
+    return {
+        "missed": 1 - high,
+        "false_alarm": low,
+        "share_needed": None if needed is None else needed / speaking,
+        "near": None if near is None else speaking,
+        "lasts": lasts,
+        "warnings": warnings,
+    }
 
 
 @singledispatch

@@ -17,13 +17,14 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betaln, gammaln, ndtr
 
-from ..accounting.allowance import Learning, learning_epsilon, mu_of_budget, settled
+from ..accounting.allowance import Learning
 from ..accounting.renyi import Floats, rounded_up
 from ..errors import InputError, finite, whole
 from ..guarantees import Shown
+from ..guarantees.allowance import learning_of
 from ..ledger import Budget
 from ..posterior import Histogram
-from .forecast import YES
+from .chances import YES
 
 #: Kinds of voters. The j-th commonest label is wanted in proportion to j^-fall. In each cell voters
 #: say yes with a probability from a Beta distribution whose parameters add up to ``divided``: less
@@ -127,8 +128,7 @@ def plan(
     >>> [f"{kind} {quality['f1']:.2f}" for kind, quality in plan.quality.items()]
     ['clear 0.99', 'middling 0.88', 'unclear 0.70']
     """
-    size = {"voters": voters, "labels": labels, "queries": queries}
-    learning, mu = _learning(**size, epsilon=epsilon, delta=delta)
+    learning, mu = _learning(voters, queries, labels, epsilon, delta)
     if not 0 < finite("yes", yes) < 1:
         raise InputError("yes", "must lie strictly between 0 and 1", yes)
     contributions = yes * queries * labels
@@ -140,7 +140,9 @@ def plan(
         for kind, (fall, divided) in VOTERS.items()
     }
     return Plan(
-        **size,
+        voters=voters,
+        labels=labels,
+        queries=queries,
         epsilon=epsilon,
         delta=delta,
         yes=float(yes),
@@ -205,7 +207,7 @@ def outlook(*, voters: int, labels: int, queries: int, epsilon: float, delta: fl
     >>> str(pv.planning.outlook(voters=50, labels=20, queries=300, epsilon=8, delta=1e-5))[:96]
     'The standard deviation of the noise on a tally of 50 voters will be about 9.69 to 34.3 votes, '
     """
-    learning, mu = _learning(voters, labels, queries, epsilon, delta)
+    learning, mu = _learning(voters, queries, labels, epsilon, delta)
     # The least and the most that learning may find, where voters are alike.
     needs = QUIET * learning.cells, BUSY * learning.cells * float(learning.window[0])
     low, high = (learning.sigma(_on_grid(learning, need), mu) for need in needs)
@@ -213,16 +215,12 @@ def outlook(*, voters: int, labels: int, queries: int, epsilon: float, delta: fl
 
 
 def _learning(
-    voters: int, labels: int, queries: int, epsilon: float, delta: float
+    voters: int, queries: int, labels: int, epsilon: float, delta: float
 ) -> tuple[Learning, float]:
     """Return how the allowance is learnt, and what mu the budget leaves to the tallies."""
-    size = {"voters": voters, "labels": labels, "queries": queries}
-    for name, value in size.items():
+    for name, value in (("voters", voters), ("queries", queries), ("labels", labels)):
         whole(name, value, most=_MOST)
-    budget = Budget(epsilon=epsilon, delta=delta)
-    epsilon0 = learning_epsilon(settled(budget.epsilon, budget.delta)[1], voters)
-    mu = mu_of_budget(budget.epsilon, budget.delta, epsilon0)
-    return Learning(**size, epsilon0=epsilon0), mu
+    return learning_of(Budget(epsilon=epsilon, delta=delta), voters, queries, labels)
 
 
 def _on_grid(learning: Learning, need: float) -> int:

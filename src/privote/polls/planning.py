@@ -181,17 +181,12 @@ def plan_poll(
         apart = chosen.noise.apart(size.options, confidence)
         if shares:  # readers hold released counts against the gap
             gap = max(gap, float(interval if isinstance(outcome, Quota) else apart))
-    others = ", ".join(
-        f"with {candidate.name} the gap would have to be {race / min(races):.2g} times as large"
-        for candidate, race in zip(able, races, strict=True)
-        if candidate is not chosen
-    )
-    reason = f"it decides the closest race; {others}"
+    reason = "it decides the closest race"
     if shares:
         reason = "shares were requested, and the winners follow from the same noisy counts"
     elif mechanism != "auto":
         reason = "requested by name"
-    elif not others:
+    elif len(able) == 1:
         reason = "no other mechanism releases this outcome"
     return PollPlan(
         mechanism=chosen,

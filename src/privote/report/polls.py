@@ -114,29 +114,34 @@ def _winners(result: PollResult) -> list[Block]:
     return [TableBlock(caption=caption, rows=rows)]
 
 
-def _shares(result: PollResult, shares: Sequence[Share]) -> list[str | TableBlock]:
-    sure, each = f"{100 * result.plan.confidence:g} %", result.plan.size.each
-    close = sum(not call.decided for call in result.calls)
+def share_rows(result: PollResult, *, drawn: bool = False) -> list[dict[str, Any]]:
+    """Return released shares as rows of a table; on a page, with a drawing of each."""
+    shares, each = result.shares or (), result.plan.size.each
     ahead = ["ahead of the next" if call.decided else "" for call in result.calls]
     decided = [
         ", ".join(filter(None, (_CALLS.get(share.call or ""), call)))
         for share, call in zip(shares, [*ahead, ""], strict=True)
     ]
-    rows = [
+    return [
         {
             "option": share.option,
-            "": Bar(share.share / each, share.low / each, share.high / each),
+            **({"": Bar(share.share / each, share.low / each, share.high / each)} if drawn else {}),
             "share": _share(share.share, each),
             "interval": f"{_share(share.low, each)} to {_share(share.high, each)}",
             **({"decided": words} if any(decided) else {}),
         }
         for share, words in zip(shares, decided, strict=True)
     ]
+
+
+def _shares(result: PollResult, shares: Sequence[Share]) -> list[str | TableBlock]:
+    sure, each = f"{100 * result.plan.confidence:g} %", result.plan.size.each
+    close = sum(not call.decided for call in result.calls)
     unit = "of the voters" if each == 1 else "in points per voter"
     blocks: list[str | TableBlock] = [
         TableBlock(
             caption=f"Shares, {unit}. Lines are intervals; with {sure} all hold at once.",
-            rows=rows[:_SHOWN],
+            rows=share_rows(result, drawn=True)[:_SHOWN],
         ),
         f"Of {len(result.calls)} adjacent pairs, {len(result.calls) - close} are decided and "
         f"{close} are too close to call: released counts must be more than {result.plan.apart:,} "

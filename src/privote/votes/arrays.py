@@ -270,8 +270,16 @@ class ParquetCube(LazyCube):
 
     def __init__(self, place: str) -> None:
         name = name_of(place)
-        file, size = _open_parquet(place, name)
         with readable(name, _PARQUET):
+            import pyarrow.fs as fs
+            import pyarrow.parquet as pq
+        if not is_url(place):
+            check_file(place, _FILE)
+        with reached(place, _FILE):
+            system, path = fs.FileSystem.from_uri(place)
+            stream = system.open_input_file(path)
+        with readable(name, _PARQUET):
+            file, size = pq.ParquetFile(stream, page_checksum_verification=True), stream.size()
             labels, facts = _label_columns(name, file.schema_arrow), file.metadata
             rows = [facts.row_group(at).num_rows for at in range(facts.num_row_groups)]
             check_unpacked(
@@ -299,23 +307,6 @@ class ParquetCube(LazyCube):
             raise BallotError(self.name, _ORDER)
         values: list[Array] = [part[label].to_numpy().astype(np.float64) for label in self._labels]
         return np.stack(values, axis=1).reshape(-1, *self.shape[1:])
-
-
-def _open_parquet(place: str, name: str) -> tuple[Any, int]:
-    """Return a Parquet file, which pyarrow finds by its path or URL, and its size in bytes."""
-    if not is_url(place):
-        check_file(place, _FILE)
-    with readable(name, _PARQUET):
-        import pyarrow.fs as fs
-        import pyarrow.parquet as pq
-    with reached(place, _FILE):
-        system, path = fs.FileSystem.from_uri(place)
-        facts = system.get_file_info(path)
-        if not facts.is_file:
-            raise InputError(_FILE, f"{place!r:.200} does not exist, or is no file")
-        stream = system.open_input_file(path)
-    with readable(name, _PARQUET):
-        return pq.ParquetFile(stream, page_checksum_verification=True), facts.size
 
 
 def _label_columns(name: str, schema: Any) -> list[str]:

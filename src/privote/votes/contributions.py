@@ -37,7 +37,7 @@ def bound_contributions(
     if isinstance(block, SparseBlock):
         return _bound_sparse(block, left, unit, missing_counts_as_no)
     if resolution > 1:
-        return _bound_steps(block, _guess(baseline, block.votes), left, resolution)
+        return _bound_steps(block, baseline, left, resolution)
     votes, spent, clipped = bound_votes(block.votes, baseline, left, unit)
     return DenseBlock(votes, missing=False, start=block.start), spent, clipped
 
@@ -66,7 +66,8 @@ def bound_votes(
         ballot that departs from it anywhere is one.
     """
     queries, voters, labels = votes.shape
-    guess = _guess(baseline, votes)
+    last = votes.strides[0] == votes.itemsize  # of the same order in memory as the votes
+    guess = np.asarray(baseline, np.bool_, order="F" if last else "C")[:, None, :]
     guided = bool(guess.any())
     step = max(1, PIECE // (queries * labels))
     groups = [slice(start, start + step) for start in range(0, voters, step)]
@@ -99,20 +100,14 @@ def bound_votes(
     return counted, spent, clipped
 
 
-def _guess(baseline: Bools, votes: Votes) -> Bools:
-    """Return a baseline (queries, 1, labels), in the order in memory in which the votes are."""
-    last = votes.strides[0] == votes.itemsize
-    return np.asarray(baseline, np.bool_, order="F" if last else "C")[:, None, :]
-
-
 def _bound_steps(
-    block: DenseBlock, guess: Bools, left: Counts, resolution: int
+    block: DenseBlock, baseline: Bools, left: Counts, resolution: int
 ) -> tuple[Block, Counts, Counts]:
     """Return what :func:`bound_votes` does, of probabilities; a missing one is the baseline.
 
     With baselines of 0 and 1 two votes a, b differ by (a - b)^2 <= (a - g)^2 + (b - g)^2.
     """
-    whole = guess * np.int8(resolution)
+    whole = np.asarray(baseline, np.bool_)[:, None, :] * np.int8(resolution)
     votes = np.where(block.votes == MISSING, whole, block.votes).astype(np.int8)
     size = ((votes.astype(np.int64) - whole) ** 2).sum(axis=2)
     keep = np.cumsum(size, axis=0) <= left

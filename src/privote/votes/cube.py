@@ -538,7 +538,7 @@ class DenseBlock:
 
     def margins(self, *, missing_is_no: bool) -> Margins:
         """Return yes minus no (queries, labels); a missing vote is neither, or a no."""
-        yes = count(self.yes, axis=1).astype(_signed(self.voters))
+        yes = count(self.yes, axis=1).astype(np.min_scalar_type(-2 * self.voters - 1))
         if self.missing and not missing_is_no:
             return np.asarray(yes - count(self.votes == 0, axis=1).astype(yes.dtype))
         return 2 * yes - self.voters
@@ -598,7 +598,7 @@ class SparseBlock:
     def margins(self, *, missing_is_no: bool) -> Margins:
         """Return 2 yes - voters (queries, labels): who is silent has not said yes."""
         del missing_is_no
-        return 2 * self._sum(None).astype(_signed(self.voters)) - self.voters
+        return 2 * self._sum(None).astype(np.min_scalar_type(-2 * self.voters - 1)) - self.voters
 
     def weighted(self, weights: Floats) -> Floats:
         """Return the tally (queries, labels) where a ballot with s ones has weight[s] a vote."""
@@ -625,8 +625,3 @@ def count(cells: Bools, axis: int) -> npt.NDArray[np.unsignedinteger[Any]]:
     """Return how many cells along an axis are true; numpy adds fastest in the narrowest type."""
     narrow = np.min_scalar_type(cells.shape[axis])
     return np.asarray(np.add.reduce(cells.view(np.uint8), axis=axis, dtype=narrow))
-
-
-def _signed(voters: int) -> np.dtype[Any]:
-    """Return the narrowest type that holds twice as many votes as there are voters."""
-    return np.min_scalar_type(-2 * voters - 1)
