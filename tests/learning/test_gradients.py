@@ -162,20 +162,6 @@ def test_it_learns_at_a_moderate_epsilon(rate):
     assert model.guarantee_.epsilon <= 8.0
 
 
-def test_labels_of_one_class_and_unknown_labels_are_fine():
-    labels = Y.copy()
-    labels[:, 0] = 1
-    labels[:, 1] = 0
-    labels[:, 2] = -1
-    labels[RNG.random(len(X)) < 0.3, 3] = -1
-    model = DPLinear(seed=0).fit(X, labels)
-    answers = model.predict_proba(X)
-    assert np.isfinite(answers).all()
-    assert answers[:, 0].mean() > 0.8
-    assert answers[:, 1].mean() < 0.1
-    assert roc_auc_score(Y[:, 3], answers[:, 3]) > 0.85
-
-
 def test_every_record_of_a_person_counts():
     people = np.repeat(np.arange(1500), 2)
 

@@ -67,18 +67,6 @@ def test_the_default_student_learns_probabilities_and_chooses_its_penalty_by_the
     assert LinearStudent().fit(X, noise).C_.max() < model.C_.min()
 
 
-@pytest.mark.parametrize("share", [0.0, 1e-300, 1e-9, 0.01, 0.5, 1.0])
-@pytest.mark.parametrize(
-    "student", [None, PartialLabels(), RandomForestClassifier(5)], ids=["linear", "one", "forest"]
-)
-def test_a_label_whose_probabilities_are_all_the_same_is_learnt(student, share):
-    chances = np.where(Y == 1, 0.9, 0.1)
-    chances[:, 0] = share
-    chance = train_student(student, X, chances, random_state=0).predict_proba(X)
-    assert np.isfinite(chance).all()
-    assert chance[:, 0].mean() == pytest.approx(share, abs=0.05)
-
-
 def test_each_label_is_fitted_on_its_own_answers_only():
     labels = Y.copy()
     labels[60:, 0] = -1

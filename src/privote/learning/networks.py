@@ -313,11 +313,10 @@ class Rows:
     def __getitem__(self, index: Any) -> Batch:
         part = self._X[index]
         part = part.toarray() if sp.issparse(part) else np.asarray(part)
-        if self._bounded:
-            with np.errstate(over="ignore", invalid="ignore"):
-                batch = np.nan_to_num(part.astype(np.float32))
-        else:
+        with np.errstate(over="ignore", invalid="ignore"):
             batch = part.astype(np.float32)
+        if self._bounded:
+            batch = np.nan_to_num(batch)
         if part.dtype == np.uint8 and len(self.shape) == 3:
             batch /= np.float32(255)
         if not np.isfinite(batch).all():
@@ -384,15 +383,14 @@ class Scaling:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], size: int) -> Scaling:
         """Read what :meth:`to_arrays` gave, for this many features or channels."""
-        read = {}
-        for name in ("mean", "deviation"):
-            array = np.asarray(arrays[f"scale/{name}"], np.float32)
-            if array.shape != (size,) or not np.isfinite(array).all():
-                raise InputError(f"scale/{name} must be {size} finite numbers, got {array.shape}")
-            read[name] = array
-        if not (read["deviation"] > 0).all():
-            raise InputError("scale/deviation must be positive")
-        return cls(**read)
+        mean, deviation = (
+            np.asarray(arrays[f"scale/{name}"], np.float32) for name in ("mean", "deviation")
+        )
+        shaped = mean.shape == deviation.shape == (size,)
+        finite = np.isfinite(mean).all() and np.isfinite(deviation).all()
+        if not (shaped and finite and (deviation > 0).all()):
+            raise InputError("arrays", f"must have a scale of {size} finite numbers, each above 0")
+        return cls(mean=mean, deviation=deviation)
 
 
 class NetworkClassifier(LabelClassifier):
