@@ -193,6 +193,8 @@ class Labelling:
         By which a ledger recognises the voters; None where they are known by their place.
     planned
         For how many queries an allowance is learnt, these included.
+    named
+        The mechanism; None where the noise is learnt.
     """
 
     ballots: BallotSource
@@ -214,6 +216,7 @@ class Labelling:
     about: Mapping[str, Any] = field(default_factory=dict)
     names: Sequence[str] | None = field(init=False, default=None)
     planned: int = field(init=False)
+    named: Mechanism | None = field(init=False)
 
     def __post_init__(self) -> None:
         ballots, account = self.ballots, self.account
@@ -238,13 +241,14 @@ class Labelling:
             )
         if self.baseline is not None and self.guarantee != "allowance":
             raise InputError("baseline", f"needs guarantee 'allowance', not {self.guarantee!r}")
-        most = None
-        if isinstance(self.mechanism, Mechanism):
-            if ballots.resolution > self.mechanism.resolution:
-                rule = "must be 0, 1 or missing; only tallies take probabilities"
-                raise InputError("votes", rule)
-            self.mechanism.check(ballots)
-            most = self.mechanism.max_positives
+        self.named = self.mechanism if isinstance(self.mechanism, Mechanism) else None
+        most = None if self.named is None else self.named.max_positives
+        if self.named is not None:
+            if ballots.resolution > self.named.resolution:
+                raise InputError(
+                    "votes", "must be 0, 1 or missing; only tallies take probabilities"
+                )
+            self.named.check(ballots)
         names: Any = ballots.voter_names if self.voter_ids is None else self.voter_ids
         names = None if names is None else voter_names(names, ballots.voters)
         if self.lasts and (self.guarantee == "allowance" or self.voter_ids is not None):
@@ -266,7 +270,7 @@ class Labelling:
     @cached_property
     def outlook(self) -> Outlook | None:
         """How much noise to expect, by public numbers, where it is learnt; else None."""
-        if isinstance(self.mechanism, Mechanism) or self.guarantee != "allowance":
+        if self.named is not None or self.guarantee != "allowance":
             return None
         return outlook(
             voters=self.ballots.voters,
@@ -278,9 +282,8 @@ class Labelling:
 
     def request(self, output: str | None = None) -> Request:
         """Return what the run asks of a ledger, by public numbers; or raise BudgetError."""
-        ballots, mechanism, kind = self.ballots, self.mechanism, self.guarantee
-        named = isinstance(mechanism, Mechanism)
-        settings = mechanism.parameters() if isinstance(mechanism, Mechanism) else _PENDING[kind]
+        ballots, mechanism, kind = self.ballots, self.named, self.guarantee
+        settings = _PENDING[kind] if mechanism is None else mechanism.parameters()
         wanted = AllowanceRequest(
             terms={"mechanism": settings, "labels": ballots.labels},
             voters=self.registered or ballots.voters,
@@ -288,7 +291,7 @@ class Labelling:
             lasts=self.lasts,
         )
         guess = digest_of(self.baseline.astype(np.int8)) if self.baseline.any() else None
-        outcomes = mechanism.outcomes if isinstance(mechanism, Mechanism) else np.int64
+        outcomes = np.int64 if mechanism is None else mechanism.outcomes
         request = Request(
             dataset=self.account.dataset,
             budget=self.account.budget,
@@ -307,14 +310,13 @@ class Labelling:
                 **self.about,
             },
             price=None,
-            allowance=wanted if kind == "allowance" or not named else None,
+            allowance=wanted if kind == "allowance" or mechanism is None else None,
             layout={"outcome": (outcomes, (ballots.queries, ballots.labels))},
             output=output,
         )
-        if not isinstance(mechanism, Mechanism):
-            return allowances.asked_to_learn(
-                request, ballots, self.planned, plans=self.plan_for is not None
-            )
+        if mechanism is None:
+            plans = self.plan_for is not None
+            return allowances.asked_to_learn(request, ballots, self.planned, plans=plans)
         if kind == "allowance":
             return allowances.asked(request, mechanism, ballots.labels, self.limits)
         if kind == "worst-case":
@@ -349,24 +351,24 @@ class Labelling:
 
     def _draw(self, run: Run, request: Request) -> Sealed:
         """Draw and commit; return what is for the owner's eyes."""
-        ballots, mechanism, delta = self.ballots, self.mechanism, self.cost.delta
+        ballots, mechanism, delta = self.ballots, self.named, self.cost.delta
         account, voters, seats = run.account, ballots.voters, None
         epsilon: float | None = self.cost.epsilon
         if account is not None:
             voters, seats = len(account.allowance), run.ledger.seats(account, self.names)
             seated = allowances.SeatedBallots(ballots, voters, seats, self.baseline)
-            if isinstance(mechanism, Mechanism):
+            if mechanism is None:
+                drawn = allowances.draw_learnt(account, seated, self.entropy)
+            else:
                 drawn = allowances.draw(account, seated, mechanism, self.entropy)
                 curve = allowances.curve_of(account, mechanism, ballots.labels)
                 epsilon = epsilon_at(curve, DEFAULT_ORDERS, delta)[0]
-            else:
-                drawn = allowances.draw_learnt(account, seated, self.entropy)
-        elif isinstance(mechanism, Mechanism) and request.price is not None:
+        elif mechanism is not None and request.price is not None:
             fit = request.layout["outcome"][1][0]
             drawn = worst_case.draw(ballots.head(fit), mechanism, self.entropy)
             epsilon = epsilon_at(request.price(self.cost.epsilon), DEFAULT_ORDERS, delta)[0]
         else:
-            assert isinstance(mechanism, Mechanism)
+            assert mechanism is not None
             drawn = data_dependent.draw(ballots, mechanism, delta, self.entropy)
             epsilon = drawn.epsilon
         queries, labels = drawn.outcome.shape
@@ -407,12 +409,12 @@ class Labelling:
         if 0 < len(labels) < ballots.queries:
             why = "the next query would exceed the budget in the worst case"
             reasons = (f"{STOPPED} {len(labels)} of {ballots.queries} queries: {why}.",)
-        if isinstance(self.mechanism, Mechanism) and len(labels) and labels.dtype != np.int64:
+        if self.named is not None and len(labels) and labels.dtype != np.int64:
             # How long an allowance lasts is not told where contributions are few.
             few = ballots.sparse or self.baseline.any() or ballots.active_share is not None
             limits = None if few else guarantee.allowance
             told = forecast(
-                self.mechanism,
+                self.named,
                 guarantee.voters,
                 ballots.labels,
                 near=ballots.active_share,

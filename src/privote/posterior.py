@@ -338,9 +338,8 @@ class Histogram:
         queries = self.counts.sum(axis=1, keepdims=True)
         mean = (self.counts @ self._middles)[:, None] / queries
         noise = self.sigma**2 * (1 + 1 / queries)
-        ratio = _ratio(
-            _excess(self._middles - mean, noise, _spread(mean, self.voters), self.counts)
-        )
+        spread = _spread(mean, self.voters)
+        ratio = _ratio(_excess(self._middles - mean, noise, spread, self.counts))
         share = np.clip(mean / self.voters, _RARE, 1 - _RARE)
         size = max(1 / ratio - 1, 0.02)
         ends = np.concatenate([[0], (self._grid[:-1] + self._grid[1:]) / 2, [self.voters]])

@@ -37,7 +37,7 @@ def test_every_ballot_and_every_outcome_is_listed() -> None:
     assert len(book.outcomes) == 4  # one label, or ABSTAIN
     book = Textbook(pv.PowersetVoting(sigma=1.0, max_positives=1), 3, 3)
     assert len(book.ballots) == len(book.outcomes) == 4
-    with refused(None):
+    with refused("labels"):
         Textbook(pv.BinaryVoting(sigma=1.0), 3, 6, missing=True)
 
 

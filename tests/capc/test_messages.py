@@ -11,7 +11,7 @@ import pytest
 from tests.refusals import refused
 
 from privote.capc import messages as m
-from privote.errors import BudgetError, InputError, LedgerError, PeerError
+from privote.errors import BudgetError, InputError, LedgerError, PeerError, StorageError
 
 RUN, DIGEST = "ab" * 16, "c" * 64
 WORDS = np.array([[2**63 - 1, -(2**63)], [0, -1], [5, 6]], np.int64)
@@ -112,6 +112,7 @@ def test_a_refusal_is_the_error_it_tells_of() -> None:
     hidden = m.Refused.of(LedgerError("/secret/place is broken"))
     assert "secret" not in hidden.why
     assert hidden.code == "ledger"
+    assert m.Refused.of(StorageError("/secret/place is full")).code == "storage"
     assert len(m.Refused.of(PeerError("x" * 9999)).why) <= 500
     assert m.Refused.of(PeerError("two\nlines \x1b[2J")).why.isprintable()
 

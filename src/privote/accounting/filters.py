@@ -79,10 +79,8 @@ def check_charge(curve: Floats, orders: Floats = DEFAULT_ORDERS) -> Floats:
     except (TypeError, ValueError):
         raise InputError("a charge must be a curve of numbers") from None
     if values.ndim != 1 or values.shape != at.shape or not len(at) or (np.diff(at) <= 0).any():
-        raise InputError(
-            "a charge must have one value for each order, and orders must rise; got shapes "
-            f"{values.shape} and {at.shape}"
-        )
+        rule = "a charge must have one value for each order, and orders must rise"
+        raise InputError(f"{rule}; got shapes {values.shape} and {at.shape}")
     if not (np.isfinite(values).all() and (values >= 0).all()):
         bad = values[~(np.isfinite(values) & (values >= 0))][0]
         raise InputError(f"a charge must be finite and not negative at every order, got {bad:g}")

@@ -164,11 +164,8 @@ def release_cost(order: float, beta: float, sigma_s: float, gamma: float = 0.5) 
     # 1 - order + order e^{-2 beta}, rounded down: near 0 the cost is its inverse.
     spread = 1 + order * math.expm1(-2 * beta) - 4 * order * sys.float_info.epsilon
     if spread <= 0:
-        raise InputError(
-            "beta",
-            f"must be below {largest_beta(order):.6g} at order {order:g} (1 - order + order "
-            f"exp(-2 beta) > 0), got {beta:g}",
-        )
+        rule = f"must be below {largest_beta(order):.6g} at order {order:g}"
+        raise InputError("beta", rule, beta)
     shift = (1 + z_value(gamma) * sigma_s * math.expm1(beta)) / sigma_s
     mean = order * min(1.0, math.exp(-2 * beta)) * shift**2 / (2 * spread)
     return mean + (order * -beta - 0.5 * math.log(spread)) / (order - 1)

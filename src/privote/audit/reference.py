@@ -103,10 +103,8 @@ class Textbook:
         tallies: int = _TALLIES,
     ) -> None:
         if (3 if missing else 2) ** labels > _MOST_BALLOTS:
-            raise InputError(
-                f"`labels={labels}` is too many to enumerate all ballots; an exact audit takes at "
-                f"most {_MOST_BALLOTS} ballots"
-            )
+            most = f"an exact audit enumerates at most {_MOST_BALLOTS} ballots"
+            raise InputError("labels", f"must be fewer: {most}", labels)
         self.mechanism, self.voters, self.labels = mechanism, voters, labels
         self.name = definition(type(mechanism))
         limit = labels if mechanism.max_positives is None else mechanism.max_positives

@@ -87,10 +87,8 @@ def sampled(
         numbers(name, cast)
     here, there = np.asarray(votes), np.asarray(neighbour_votes)
     if here.shape != there.shape or here.ndim != 3:
-        raise InputError(
-            "votes and neighbour_votes must have the same shape (queries, voters, labels); got "
-            f"{here.shape} and {there.shape}"
-        )
+        rule = "votes and neighbour_votes must have the same shape (queries, voters, labels)"
+        raise InputError(f"{rule}; got {here.shape} and {there.shape}")
     if len(np.unique(np.nonzero(here != there)[1])) > 1:
         raise InputError("votes and neighbour_votes must differ only in one voter's ballots")
     if not isinstance(mechanism, Mechanism):

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from .._version import check_written, written
-from ..errors import InputError, LedgerError, PeerError, PrivoteError
+from ..errors import InputError, LedgerError, PeerError, PrivoteError, StorageError
 from ..files import complete, locked
 from .programs import IntArray
 from .terms import Terms
@@ -113,7 +113,7 @@ class _Journal:
             try:
                 self._write(f"{batch}{_BATCH}", msgspec.json.encode(entry))
             except OSError as error:
-                raise LedgerError(f"journal {str(self._folder)!r}: {error.strerror}") from None
+                raise StorageError(f"journal {str(self._folder)!r}: {error.strerror}") from None
         self._batches[batch] = entry
 
     def halves(self, querier: str = "") -> tuple[int, Half]:

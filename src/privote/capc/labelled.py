@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import warnings
 from collections.abc import Iterator, Mapping
@@ -129,8 +130,10 @@ class LabelledBatch:
         names = {"label_names": self.terms.labels, "written": json.dumps(written(1))}
         if not isinstance(self.terms.features, int):
             names["feature_names"] = self.terms.features
-        with complete(folder / "labels.npz", force=True) as part, part.open("wb") as stream:
-            np.savez_compressed(stream, labels=self.labels, **names)
+        stream = io.BytesIO()  # a full disk is then met by us, not by numpy
+        np.savez_compressed(stream, labels=self.labels, **names)
+        with complete(folder / "labels.npz", force=True) as part:
+            part.write_bytes(stream.getvalue())
         write_statement(self.guarantee.statement(), facts, folder / "statement.txt")
 
     def _notes(self) -> Iterator[str]:

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from ..errors import BudgetError, InputError, LedgerError, PeerError, PrivoteError
+from ..errors import BudgetError, InputError, LedgerError, PeerError, PrivoteError, StorageError
 from .programs import IntArray
 
 QUERYING, ANSWERING, GUARDIAN = "query", "answer", "guardian"  # roles, and their programs
@@ -38,6 +38,7 @@ class Undecided(PeerError):  # noqa: N818
 CODES: dict[str, type[PrivoteError]] = {
     "input": InputError,
     "budget": BudgetError,
+    "storage": StorageError,
     "ledger": LedgerError,
     "undecided": Undecided,
     "peer": PeerError,
@@ -202,7 +203,11 @@ class Refused(Message, frozen=True):
     def of(cls, error: PrivoteError) -> Refused:
         """Return the refusal that tells of an error; troubles with own files stay at home."""
         code = next((c for c, kind in CODES.items() if isinstance(error, kind)), "peer")
-        why = "the records of this site cannot be used" if code == "ledger" else str(error)
+        hidden = {
+            "ledger": "the records of this site cannot be used",
+            "storage": "this site cannot write: its disk is full or its database stopped",
+        }
+        why = hidden.get(code, str(error))
         return cls(printable(why)[:_WHY], code)
 
 

@@ -27,8 +27,6 @@ certificates = typer.Typer(
 )
 app.add_typer(certificates, name="certs")
 
-_SHOWN = 16  # digits of a fingerprint in a table
-
 
 @app.command()
 def guardian(
@@ -475,11 +473,9 @@ def list_them(
     if json:
         print_json({"certificates": rows})
         return
-    shown = [{**row, "fingerprint": row["fingerprint"][:_SHOWN]} for row in rows]
-    if shown:
-        print_table(
-            shown, title="Certificates", caption=f"Fingerprints: first {_SHOWN} of 64 digits."
-        )
+    if rows:
+        columns = ("site", "held", "status", "until", "days left", "short")
+        print_table([{key: row[key] for key in columns} for row in rows], title="Certificates")
     else:
         say(f"No certificate is pinned in {trust}.")
 
@@ -505,7 +501,7 @@ def show(
 
     from .output import print_json, print_table
 
-    rows = [{**_row(each, ""), "short": each.short} for each in certs.read_all(file)]
+    rows = [_row(each, "") for each in certs.read_all(file)]
     if json:
         print_json({"certificates": rows})
         return
@@ -520,6 +516,7 @@ def _row(each: Certificate, held: str) -> dict[str, Any]:
         "until": each.ends.strftime("%Y-%m-%d"),
         "days left": (each.ends - datetime.now(UTC)).days,
         "fingerprint": each.fingerprint,
+        "short": each.short,
     }
 
 

@@ -276,9 +276,8 @@ def _patient(path: str, file: Path) -> str:
     """Return ``patient00001`` of ``train/patient00001/study1/view1_frontal.jpg``."""
     steps = path.split("/")
     if len(steps) < 2 or not steps[1].startswith("patient"):
-        raise InputError(
-            f"{file}: a path must be release/part/patient.../...", sealed=f"it is {shown(path)}"
-        )
+        sealed = f"it is {shown(path)}"
+        raise InputError(f"{file}: a path must be release/part/patient.../...", sealed=sealed)
     return steps[1]
 
 

@@ -107,10 +107,8 @@ def _votes(
     odd = np.argwhere(~unknown & (values != 0) & (values != 1))
     if len(odd):
         row, label = odd[0]
-        raise InputError(
-            f"{file}: a label must be 0 or 1, and {names[label]!r} of record {row} is neither",
-            sealed=f"it is {values[row, label]:g}",
-        )
+        rule = f"a label must be 0 or 1, and {names[label]!r} of record {row} is neither"
+        raise InputError(f"{file}: {rule}", sealed=f"it is {values[row, label]:g}")
     return np.where(unknown, MISSING, values).astype(np.int8)
 
 

@@ -130,9 +130,7 @@ def _labels(
     rest = [name for name in rows.columns if name not in taken]
     if not rest:
         columns, sealed = columns_in_words(rows.columns)
-        raise InputError(
-            f"{rows.name} must have a column of labels; it has {columns}", sealed=sealed
-        )
+        raise InputError(rows.name, f"must have labels; it has {columns}", sealed=sealed)
     if len(rest) > 1 or not labels or labels[0] in rest:
         chosen = list(labels) or rest
         return labels_of(rows.only(chosen), chosen), tuple(chosen)

@@ -85,29 +85,23 @@ class MultiLabelData:
         Y = numbers("Y", self.Y)
         Y = np.where(np.isnan(Y), MISSING, Y)
         if Y.ndim != 2 or Y.shape[1] != len(self.label_names):
-            raise InputError(
-                "Y", f"must have the shape (records, {len(self.label_names)}), got {Y.shape}"
-            )
+            shape = f"(records, {len(self.label_names)})"
+            raise InputError("Y", f"must have the shape {shape}, got {Y.shape}")
         odd = np.argwhere((Y != 0) & (Y != 1) & (Y != MISSING))
         if len(odd):
             row, label = odd[0]
-            raise InputError(
-                f"`Y`[{row}, {label}] must be 0, 1 or -1", sealed=f"it is {Y[row, label]}"
-            )
+            sealed = f"it is {Y[row, label]}"
+            raise InputError(f"`Y`[{row}, {label}] must be 0, 1 or -1", sealed=sealed)
         if len(set(self.label_names)) != len(self.label_names):
             raise InputError("label_names", f"must differ, got {self.label_names}")
         per_record = {"X": self.X, "ids": self.ids, "groups": self.groups, "sides": self.sides}
         for what, value in (per_record | dict(self.columns)).items():
             if value is not None and _length(value) != len(Y):
-                raise InputError(
-                    f"{what} must have {len(Y)} records, like `Y`, got {_length(value)}"
-                )
+                got = f"{_length(value)}, like `Y`: {len(Y)}"
+                raise InputError(f"{what} must have as many records, got {got}")
         if self.feature_names is not None and len(self.feature_names) != self.X.shape[1]:
-            raise InputError(
-                "feature_names",
-                f"must have {self.X.shape[1]} names, one per column of `X`, got "
-                f"{len(self.feature_names)}",
-            )
+            rule = f"must have {self.X.shape[1]} names, one per column of `X`"
+            raise InputError("feature_names", f"{rule}, got {len(self.feature_names)}")
         if self.sides is not None and not np.isin(self.sides, SIDES).all():
             raise InputError("sides", f"must be some of {', '.join(SIDES)}")
         if len(set(identities(self.ids, "ids").tolist())) < len(Y):
@@ -172,9 +166,8 @@ class MultiLabelData:
         rows = {side: np.flatnonzero(part == number) for number, side in enumerate(positive)}
         for side, chosen in rows.items():
             if not len(chosen):
-                raise InputError(
-                    f"{side}={positive[side]} is empty; give a larger share or another key"
-                )
+                rule = "is empty; give a larger share or another key"
+                raise InputError(f"{side}={positive[side]} {rule}")
         nobody = np.array([], dtype=np.intp)
         return Split(**{side: self.take(rows.get(side, nobody)) for side in SIDES})
 

@@ -104,11 +104,8 @@ def raw_table(
     rows = len(everything)
     if not rows or not chosen:
         columns, sealed = columns_in_words(everything.columns)
-        raise InputError(
-            f"{everything.name} must have rows and columns of features, got {rows} rows of "
-            f"{columns}",
-            sealed=sealed,
-        )
+        rule = f"must have rows and columns of features, got {rows} rows of {columns}"
+        raise InputError(f"{everything.name} {rule}", sealed=sealed)
     return MultiLabelData(
         X=everything.only(chosen),
         Y=labels_of(everything, labels),
@@ -206,10 +203,8 @@ def names_in(raw: RawTable, column: str, *, differ: bool) -> Column:
             raise InputError(raw.at(row, column), rule, sealed=f"the cell is {shown(cells[row])}")
         first = seen.setdefault(name, row)
         if differ and first != row:
-            raise InputError(
-                f"{raw.at(first, column)} and {raw.unit} {raw.places[row]}: ids must differ, and "
-                "these two are the same"
-            )
+            where = f"{raw.at(first, column)} and {raw.unit} {raw.places[row]}"
+            raise InputError(f"{where}: ids must differ, and these two are the same")
     return np.array(names)
 
 

@@ -216,11 +216,10 @@ def _drop_repeated(block: Block, lines: dict[str | None, int], rule: BallotRule)
     if rule.duplicates is None and other.any():
         row = int(other.argmax())
         voter = block.voters[row]
-        raise BallotError(
-            f"lines {lines[voter]} and {block.lines[row]} name the same voter: each person has one "
-            "ballot; give `duplicates=first` or `duplicates=last` to count one of them",
-            sealed=f"the voter is {voter!r}",
-        )
+        where = f"lines {lines[voter]} and {block.lines[row]}"
+        text = "each person has one ballot; `duplicates=first` or `duplicates=last` counts one"
+        sealed = f"the voter is {voter!r}"
+        raise BallotError(f"{where} name the same voter: {text}", sealed=sealed)
     block.times[other] = 0
     block.votes[other] = 0
     return int(other.sum())
@@ -278,7 +277,7 @@ _WEIGHT = re.compile(r"(?:vote|voter)?weights?|wt|weighting")
 _ONE = ("option", "choice", "candidate", "project", "approval")  # heads of what is no option
 _SEPARATORS = ";|,/\n"  # between the options of a list
 _QUOTED = "\"' \t"  # may stand around an option
-_LISTED = "if a column lists the approved options, as form services export it"
+_LISTED = "that lists the approved options"
 _WHOLE: dict[str | None, int] = {"": 0, **{str(points): points for points in range(256)}}
 PREFLIB = (".cat", ".soc", ".soi", ".toc", ".toi")
 _NAME = re.compile(r"ALTERNATIVE NAME (\d+)")
@@ -383,9 +382,8 @@ def _read_table(
     questions = [column] if isinstance(column, str) else list(column or ())
     named = _named_options(options, questions)
     if not named and tables.is_records(source):
-        raise InputError(
-            "options", "must be given for a list of records: which keys its ballots have is private"
-        )
+        text = "must be given for a list of records: which keys its ballots have is private"
+        raise InputError("options", text)
     columns = questions or named.get("", [])
     keys = columns if voter is None else [voter, *columns]
     table = tables.open_table(source, "source", columns=keys, encoding=encoding, ballots=True)
@@ -394,10 +392,8 @@ def _read_table(
         _refuse({"duplicates": rule.duplicates}, "needs a column that names the voters")
     weights = [h for h in table.header if _WEIGHT.fullmatch(_letters(h)) and h not in columns]
     if weights:
-        raise BallotError(
-            f"the column {weights[0]!r} would give ballots a weight, and in a poll each counts "
-            "once: remove it from the table"
-        )
+        text = f"the column {weights[0]!r} would give ballots a weight: remove it"
+        raise BallotError(f"each ballot of a poll counts once, and {text}")
     notes: tuple[str, ...] = ("An empty cell counts as no; an empty ballot approves nothing.",)
     if {"participant", "ndisagree"} <= {_letters(head) for head in table.header}:
         notes = ("As Polis exports it: 1 agrees; a pass, -1 (disagrees) and an empty cell are no.",)
@@ -425,11 +421,8 @@ def _named_options(options: Options, questions: list[str]) -> dict[str, list[str
     if len(set(questions)) < len(questions):
         raise InputError("column", "must name a column once", questions)
     if options is None and questions:
-        raise InputError(
-            "options",
-            "must be named with `column`: an option that only one ballot names would reveal that "
-            "ballot",
-        )
+        rule = "must be named with `column`: one that one ballot names would reveal that ballot"
+        raise InputError("options", rule)
     if not isinstance(options, Mapping):
         options = {} if options is None else dict.fromkeys(questions or [""], options)
     elif set(options) != set(questions):
@@ -485,18 +478,14 @@ def _option_columns(
     places = [index for index in letters if index not in added]
     # Of a row an approval, such as voter, option, points, its heads would be taken for options.
     if len(places) < 2 or heads[places[0]].casefold() in _ONE:
-        raise BallotError("column", f"must be given, with the `options`, {_LISTED}")
+        raise BallotError("column", f"must be given, one {_LISTED}, with the `options`")
     for index in places:
         if not heads[index]:
-            raise InputError(
-                f"line 1: column {index + 1} has no name; name it, or list the `options`"
-            )
+            raise InputError(f"line 1: column {index + 1} has no name; or list the `options`")
     says = YesNo()
     if all(says[heads[index]] != ODD for index in places[1:]):
-        raise InputError(
-            "line 1: must be a header with the options' names, not a ballot; e.g. voter,Ada,Bo "
-            "followed by ann,1,0. The column `voter` is optional"
-        )
+        text = "must be a header with the options' names, not a ballot, e.g. voter,Ada,Bo"
+        raise InputError(f"line 1: {text}")
     return places, ", ".join(repr(heads[index]) for index in added)
 
 
@@ -517,11 +506,11 @@ def _marked(
         if len(odd):
             row, index = odd[0]
             what = "yes or no (1/0, x, true/false)" if rule.each == 1 else "integer points"
-            raise BallotError(
-                f"{table.unit} {rows[row]}: a cell is not {what}. Name the `options` if other "
-                f"columns exist, or the `voter` column, or the `column` {_LISTED}",
-                sealed=f"the cell is {shown(columns[places[index]][row])}",
+            text = (
+                f"a cell is not {what}. Name the `options`, the `voter`, or the `column` {_LISTED}"
             )
+            sealed = f"the cell is {shown(columns[places[index]][row])}"
+            raise BallotError(f"{table.unit} {rows[row]}: {text}", sealed=sealed)
         votes = np.maximum(marks, 0)  # a gap is a no
         yield Block(rows, _voters(table, columns, voter, rows), np.ones(len(rows), np.int64), votes)
 
@@ -534,10 +523,8 @@ def _voters(
     names = [folded(_text(cell) or "") for cell in columns[voter]]
     for row, name in zip(rows, names, strict=True):
         if name in _NOBODY:
-            raise BallotError(
-                f"{table.unit} {row}: the voter must have a name, a text or an integer below 2^53; "
-                "give another column as `voter` if this one does not name people"
-            )
+            text = "the voter must have a name, a text or an integer below 2^53; or name another"
+            raise BallotError(f"{table.unit} {row}: {text} column as `voter`")
     return names
 
 
@@ -569,11 +556,9 @@ def _lists(
             ):
                 listed = [_listed(cell, here) for cell, here in zip(ballot, indices, strict=True)]
                 if None in listed:
-                    raise BallotError(
-                        f"{table.unit} {row}: the ballot names something that is not among the "
-                        "`options`",
-                        sealed=f"the cell is {shown(ballot[listed.index(None)])}",
-                    )
+                    text = "the ballot names something that is not among the `options`"
+                    sealed = f"the cell is {shown(ballot[listed.index(None)])}"
+                    raise BallotError(f"{table.unit} {row}: {text}", sealed=sealed)
                 yield Row(row, name, 1, [(option, 1) for part in listed for option in part or ()])
 
     return gathered(ballots(), starts[-1])
@@ -644,10 +629,8 @@ def _head(path: Path, encoding: str | None) -> tuple[dict[str, str], list[str]]:
     number = integer(stated, "NUMBER ALTERNATIVES", 1) if stated else None
     # So many different numbers from 1 on: no list is made as long as the file says.
     if len(names) != number or (min(names), max(names)) != (1, number):
-        raise InputError(
-            f"the header must say NUMBER ALTERNATIVES and name each: it says {number or 'nothing'} "
-            f"and names {len(names)}"
-        )
+        text = f"must name each of NUMBER ALTERNATIVES, {number or 'absent'}"
+        raise InputError(f"the header {text}; it says {number} and names {len(names)}")
     places = sorted(names)
     return meta, _told_apart([names[index] for index in places], places)
 
@@ -673,9 +656,8 @@ def _preflib_rows(path: Path, encoding: str | None, options: int, top: int) -> I
             continue
         voters, _, ballot = line.partition(":")
         if not voters.strip().isdecimal() or not _GROUPS.fullmatch(ballot.strip()):
-            raise BallotError(
-                f"line {number}: must be a number of voters, a colon and options: 13: {{1,2}},3"
-            )
+            text = "must be a number of voters, a colon and options: 13: {1,2},3"
+            raise BallotError(f"line {number}: {text}")
         where = f"line {number}: an option"
         groups = [
             [integer(part, where, 1, options) for part in group.split(",") if part.strip()]
@@ -775,10 +757,8 @@ def _pabulib_ballot(
     projects = [part.strip() for part in row["vote"].split(",") if part.strip()]
     options = [places.get(project, -1) for project in projects]
     if -1 in options:
-        raise BallotError(
-            f"line {line}: the ballot names a project that is not listed",
-            sealed=f"it is {projects[options.index(-1)]!r}",
-        )
+        sealed = f"it is {projects[options.index(-1)]!r}"
+        raise BallotError(f"line {line}: names a project that is not listed", sealed=sealed)
     if len(set(options)) < len(options):
         raise BallotError(f"line {line}: the ballot names a project twice")
     points = [1] * len(options)

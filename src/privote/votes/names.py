@@ -91,10 +91,8 @@ def listed(values: Any, what: str) -> tuple[str, ...]:
     """Return an array of texts or whole numbers as names."""
     array = np.asarray(values)
     if array.ndim != 1 or array.dtype.kind not in "iuU":
-        raise BallotError(
-            f"{what} must be one axis of texts or integers, got {array.dtype} of shape "
-            f"{array.shape}"
-        )
+        got = f"{array.dtype} of shape {array.shape}"
+        raise BallotError(f"{what} must be one axis of texts or integers, got {got}")
     return tuple(str(name).strip() for name in array.tolist())
 
 

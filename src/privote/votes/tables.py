@@ -473,19 +473,13 @@ def of_table(table: RawTable, **reading: Unpack[Reading]) -> Ballots:
     same = np.flatnonzero(np.diff(ballots[order]) == 0)
     if len(same):
         first, second = order[same[0] : same[0] + 2]
-        raise BallotError(
-            f"{table.at(first)} and {table.unit} {table.places[second]}: a voter must cast one "
-            "ballot on one query, and these two are by one voter on the same"
-        )
+        where = f"{table.at(first)} and {table.unit} {table.places[second]}"
+        raise BallotError(f"{where}: a voter must cast one ballot on one query")
     if len(ballots) < shape[0] * shape[1]:
         for argument in ("voters_from", "queries_from")[: 1 if query_at is None else 2]:
             if reading.get(argument) is None:
-                raise InputError(
-                    argument,
-                    f"must be given: {table.name} has no row for some query and voter, and which "
-                    "of them occur in ballots is private. Give public lists of all queries and all "
-                    "voters",
-                )
+                rule = f"must list all of them: {table.name} has no row for some query and voter, "
+                raise InputError(argument, rule + "and which of them occur in ballots is private")
     cube = np.full(shape, np.nan if probable else MISSING, votes.dtype)
     cube[query, voter] = votes
     cast = Ballots.from_array(cube, threshold=threshold, resolution=resolution, soft=probable)
