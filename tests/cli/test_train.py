@@ -45,7 +45,7 @@ def test_train_writes_all_it_says(trained):
     assert facts["guarantee"]["epsilon"] <= 8
     assert facts["test"] == []  # private rows: no epsilon covers their figures
     rows = read(output / "labels.csv")
-    assert [*rows[0]] == ["row", "flu", "cold"]
+    assert [*rows[0]] == ["row", "id", "flu", "cold"]
     assert len(rows) == facts["release"]["answered"]
     assert "PRIVACY STATEMENT" in (output / "statement.txt").read_text()
     assert "Expected quality" in (output / "report.html").read_text()

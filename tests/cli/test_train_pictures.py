@@ -19,6 +19,7 @@ from tests.refusals import refused
 import privote as pv
 from privote.datasets import Images, pictures
 from privote.learning import PictureEncoder
+from privote.learning.pictures import _WHEELS
 
 pytest.importorskip("efficientnet_lite_pytorch", reason="needs the extra [pictures]")
 
@@ -206,7 +207,8 @@ def test_broken_pictures_and_wrong_options_charge_nothing(case, drawn, broken, t
 
 
 def test_weights_of_another_digest_are_refused(monkeypatch):
-    monkeypatch.setattr("privote.learning.pictures._SHA256", "0" * 64)
+    file = _WHEELS["efficientnet-lite0"][0]
+    monkeypatch.setitem(_WHEELS, "efficientnet-lite0", (file, "0" * 64))
     with refused("weights"):
         PictureEncoder(size=64).numbers(np.zeros((1, 3, 64, 64), np.uint8))
 

@@ -11,8 +11,7 @@ from rich.console import Console
 from tests.refusals import refused
 
 from privote.guarantees import OWNER_ONLY, UNCONDITIONAL
-from privote.report import Column, table
-from privote.report.tables import cell, is_sealed
+from privote.report.tables import Column, cell, is_sealed, table
 
 ROWS = [
     {"guarantee": "allowance", "queries": 988, "delta": 1e-5, "mark": UNCONDITIONAL},

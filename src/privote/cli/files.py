@@ -160,6 +160,7 @@ def read_rows(path: Path, queries: Sequence[str] | None) -> Any:
     from privote.datasets import pictures
     from privote.learning.pictures import PictureEncoder
     from privote.learning.tables import TableEncoder
+    from privote.learning.texts import TextNetwork
 
     if path.is_dir():
         return PictureEncoder().numbers(pictures(path).X)
@@ -168,7 +169,7 @@ def read_rows(path: Path, queries: Sequence[str] | None) -> Any:
     table = open_table(path, "rows", public=True)
     order = _order(table.columns.get("query", ()), queries)
     features = table.only([name for name in table.header if name != "query"])
-    return TableEncoder().fit(features).numbers(features)[order]
+    return TableEncoder(TextNetwork()).fit(features).numbers(features)[order]
 
 
 def read_names(path: Path, argument: str = "voter_ids") -> list[str]:

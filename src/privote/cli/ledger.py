@@ -184,13 +184,13 @@ def verify(ledger: str, *, beside: str | None = None, json: bool = False) -> Non
         The ledger, or a backup of one.
     """
     from privote.ledger import Location
-    from privote.ledger.backup import verify_backup
+    from privote.ledger.backup import read_backup
 
     place = Location.of(ledger, beside)
     beside_it = place.key.exists() or place.head.exists()
     try:
         if place.file.is_file() and place.address is None and not beside_it:
-            name, verified = place.shown, verify_backup(place.file)
+            name, verified = place.shown, read_backup(place.file).verification
         else:
             with _opened(ledger, beside) as (book, name):
                 verified = book.verify()

@@ -152,6 +152,8 @@ def train(
     group_column: str | None = None,
     epsilon: options.Number,
     delta: options.Number,
+    holdout: float | None = None,
+    score: float | None = None,
     method: str = "auto",
     teachers: int | None = None,
     threshold: str | None = None,
@@ -234,6 +236,12 @@ def train(
         owner only: they are not covered by epsilon and delta.
     test_is_public
         The test rows are public, so their figures go into the report.
+    holdout : SHARE
+        Keep this share of the private records (with --group-column, of the persons) out of
+        training, and measure the model on them, for the owner only.
+    score : EPSILON
+        With --holdout: also release the model's accuracy, recall and precision by label on those
+        records, from noisy counts. This epsilon is a part of --epsilon; the rest is the model's.
     labels : A,B,...
         Which columns of a table are labels.
     columns : A,B,...
@@ -255,8 +263,10 @@ def train(
         (one per label).
     embedding : NAME
         How rows are transformed first: auto (the default), pca:K or std:K; for word counts tfidf or
-        lsa:K. Fitted on public rows only. For pictures: efficientnet-lite0 (the default), or
-        resnet50 or densenet121 with --weights.
+        lsa:K. Fitted on public rows only. For pictures: efficientnet-lite0 (the default), -lite1 or
+        -lite2, or resnet50 or densenet121 with --weights. For columns of texts: minilm (the default
+        for more than five words a cell, with the extra [text]), words, or a folder that
+        sentence-transformers wrote.
     size : PIXELS
         Height and width to which pictures are scaled, in pixels.
     weights
@@ -265,8 +275,8 @@ def train(
     device
         Where pictures are embedded, or a network learns: cpu, cuda or mps.
     cache : DIR
-        A folder that keeps the features of pictures for later runs. They are as private as the
-        pictures.
+        A folder that keeps the features of pictures and texts for later runs. They are as private
+        as the pictures and texts.
     electorate : NAME
         With --ledger: a name under which the same records, with the same ids or groups, continue
         with what is left of their allowance in a later run. Without it every run is a new charge.
@@ -300,6 +310,7 @@ def train(
     """
     from privote.guarantees import OWNER_ONLY
     from privote.learning.jobs import Job, trained
+    from privote.learning.scoring import Holdout
     from privote.ledger import Budget
 
     from .files import claimed_folder
@@ -310,6 +321,8 @@ def train(
     asked |= {"n_teachers": teachers, "n_jobs": jobs, "frozen": frozen or None}
     asked["mechanism"] = options.mechanism_of(ctx.params)
     account = options.account_of(ledger, beside, dataset, budget)
+    if score is not None and holdout is None:
+        raise InputError("score", "needs `holdout`", score)
     if electorate is not None and ledger is None:
         raise InputError("electorate", "needs `ledger`")
     job = Job(
@@ -317,9 +330,14 @@ def train(
         labels=options.names(labels) or (),
         columns=options.names(columns),
         account=account,
+        holdout=None if holdout is None else Holdout(share=holdout, epsilon=score),
         settings={name: value for name, value in asked.items() if value is not None},
     )
-    if dry_run or not (resume or electorate):
+    if score is not None:
+        parts = f"epsilon {epsilon - score:g} for the model and {score:g} for its score"
+        cost = {"cost": f"This run costs {parts}, charged one after the other.", "expected": []}
+        print_look(cost, stop=dry_run, json=json)
+    elif dry_run or not (resume or electorate):
         request = gaussian(account, Budget(epsilon=epsilon, delta=delta), group_column is not None)
         with nullcontext() if dry_run else suppress(BudgetError):  # the ledger itself decides
             print_look(look(request, account), stop=dry_run, json=json)
@@ -354,6 +372,8 @@ def _write(outcome: Outcome, output: Path, command: str) -> Mapping[str, str]:
     from privote.learning.pictures import PictureEncoder
     from privote.report import training as pages
     from privote.report.forms import model_card
+    from privote.report.tables import plain
+    from privote.votes.cells import cell_of
 
     from .files import write_csv
 
@@ -373,10 +393,19 @@ def _write(outcome: Outcome, output: Path, command: str) -> Mapping[str, str]:
     )
     digest = digests_of([model])[pages.MODEL]
     if outcome.release is not None and outcome.public_rows is not None:
+        called = outcome.public_names
         rows = zip(outcome.public_rows.tolist(), outcome.release.labels.tolist(), strict=True)
+        lines = (
+            [row, cell_of(str(row if called is None else called[row])), *labels]
+            for row, labels in rows
+        )
         with complete(output / "labels.csv", force=True) as part:
-            write_csv(part, ["row", *outcome.label_names], ([row, *labels] for row, labels in rows))
+            write_csv(part, ["row", "id", *outcome.label_names], lines)
         names.append("labels.csv")
+    if outcome.score is not None:
+        text, score = outcome.score.guarantee.statement(), plain(outcome.score.facts())
+        write_statement(text, score, output / "score.txt")
+        names += ["score.txt", "score.json"]
     facts = pages.facts_of(outcome, digest)
     write_statement(outcome.guarantee.statement(), facts, output / "statement.txt")
     with complete(output / "report.html", force=True) as part:
@@ -410,7 +439,7 @@ def _show(outcome: Outcome, output: Path, *, show_sealed: bool, verbose: bool) -
     from privote.guarantees import OWNER_ONLY
     from privote.release import rows_of
     from privote.report.tables import FIGURES_MEAN
-    from privote.report.training import OWNERS, training_bill
+    from privote.report.training import MEASURED, OWNERS, training_bill
 
     release = outcome.release
     rows = outcome.guarantee.rows() if release is None else rows_of(release)
@@ -419,6 +448,8 @@ def _show(outcome: Outcome, output: Path, *, show_sealed: bool, verbose: bool) -
     if outcome.figures:
         title = "On the test rows, which are public"
         print_table(outcome.figures, title=title, caption=FIGURES_MEAN)
+    if outcome.score is not None:
+        print_table(outcome.score.rows(), title="Measured, and released", caption=MEASURED)
     if outcome.sealed and show_sealed:
         title = f"{OWNER_ONLY.capitalize()}: test rows, not covered by epsilon and delta"
         print_table(outcome.sealed, title=title, caption=FIGURES_MEAN)
@@ -467,11 +498,12 @@ def predict(
     id_column : NAME
         The column that names a row; it is copied to the output. Default: 'id', if there is one.
     weights
-        For pictures: the weights of the network, unless it is efficientnet-lite0.
+        For pictures: the weights of resnet50 or densenet121. For texts: the folder of the network,
+        unless it is minilm.
     device
         For pictures: cpu, cuda or mps.
     cache : DIR
-        For pictures: a folder that keeps their features.
+        A folder that keeps the features of pictures and texts.
     trust
         A type to allow in the file, as package.module.Class; may be repeated.
     """
@@ -491,9 +523,12 @@ def predict(
         bar = check_threshold(told, len(saved.label_names))
     X, named = _rows(saved, rows, id_column)
     with stages() as progress:
-        if isinstance(saved.encoder, PictureEncoder):
-            encoder = replace(saved.encoder, device=device, cache=cache, progress=progress)
-            saved = replace(saved, encoder=encoder)
+        encoder = saved.encoder
+        if isinstance(encoder, PictureEncoder):
+            encoder = replace(encoder, device=device, cache=cache, progress=progress)
+        elif encoder is not None:
+            encoder = encoder.with_texts(cache=cache, progress=progress)
+        saved = replace(saved, encoder=encoder)
         try:
             chance = saved.predict_proba(X)
         except InputError:

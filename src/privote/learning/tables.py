@@ -15,20 +15,19 @@ import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..errors import InputError, PrivoteWarning, shown
 from ..votes.cells import ISO, ODD, YesNo, canonical, day, number, word
 from ..votes.tables import RawTable, open_table
+from .features import Features
 from .rows import Floats
-
-Features = npt.NDArray[np.float32]
+from .texts import AUTO, WORDS, TextNetwork
 
 _FORM = 2  # of the plain values
 _WIDE = 2000  # features; with more of them a table is mostly words
@@ -46,7 +45,15 @@ class TableEncoder:
 
     Rows are a CSV or Parquet file, a data frame, a mapping of columns, a list of records, or what
     :func:`privote.datasets.tables.raw_table` read.
+
+    Parameters
+    ----------
+    texts
+        What turns columns of texts into numbers; None: the words of the public rows.
     """
+
+    def __init__(self, texts: TextNetwork | None = None) -> None:
+        self.texts = TextNetwork(network=WORDS) if texts is None else texts
 
     def fit(self, public: Any) -> TableEncoder:
         """Decide by public rows what each column is and how it becomes numbers."""
@@ -56,7 +63,7 @@ class TableEncoder:
         columns: list[Column] = []
         left: dict[str, str] = {}
         for name, column in rows.columns.items():
-            kind = _kind_of(name, column.tolist())
+            kind = _kind_of(name, column.tolist(), self.texts)
             if isinstance(kind, str):
                 left[name] = kind
             else:
@@ -64,6 +71,11 @@ class TableEncoder:
         if not columns:
             why = "; ".join(f"{name!r:.60} is left out: {why}" for name, why in [*left.items()][:4])
             raise InputError(f"{rows.name} must have a usable feature column; {why}")
+        if self.texts.network not in (AUTO, WORDS) and not any(
+            isinstance(column, _Embedded) for column in columns
+        ):
+            rule = f"needs a column of texts, and {rows.name} has none"
+            raise InputError("embedding", rule, self.texts.network)
         self._columns, self._left = columns, left
         return self
 
@@ -91,22 +103,27 @@ class TableEncoder:
         """Return all it knows as plain values, for JSON."""
         return {
             "form": _FORM,
-            "columns": [{"kind": column.kind, **asdict(column)} for column in self._fitted()],
+            "columns": [column.plain() for column in self._fitted()],
             "left_out": dict(self._left),
         }
 
     @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> TableEncoder:
-        """Return the encoder that :meth:`to_plain` described. Runs nothing, believes nothing."""
+    def from_plain(cls, plain: Mapping[str, Any], **texts: Any) -> TableEncoder:
+        """Return the encoder that :meth:`to_plain` described. Runs nothing, believes nothing.
+
+        ``texts`` are settings of its network for texts; see :meth:`TextNetwork.from_plain`.
+        """
         try:
             if plain["form"] != _FORM:
                 raise ValueError(f"its format is {plain['form']!r:.20}; only {_FORM} is supported")
             encoder = cls()
-            encoder._columns = [_column_of(facts) for facts in plain["columns"]]
+            encoder._columns = [_column_of(facts, texts) for facts in plain["columns"]]
             names = [column.name for column in encoder._columns]
             if not names or len(set(names)) < len(names):
                 raise ValueError("it must have at least one column, and all different")
             encoder._left = {str(name): str(why) for name, why in plain["left_out"].items()}
+        except InputError:
+            raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"this is not a saved table encoder: {error}") from None
         return encoder
@@ -136,6 +153,24 @@ class TableEncoder:
         gap = "{}: empty".format
         every = ((*column.heads(), *[gap(column.name)] * column.gaps) for column in self._fitted())
         return [name for names in every for name in names]
+
+    @property
+    def networks_(self) -> dict[str, TextNetwork]:
+        """The public network of each column of texts that has one."""
+        embedded = (column for column in self._fitted() if isinstance(column, _Embedded))
+        return {column.name: column.network for column in embedded}
+
+    def with_texts(self, **settings: Any) -> TableEncoder:
+        """Return this encoder with other settings of its networks: where to keep, whom to tell."""
+        encoder = TableEncoder(self.texts)
+        encoder._left = self._left
+        encoder._columns = [
+            replace(column, network=replace(column.network, **settings))
+            if isinstance(column, _Embedded)
+            else column
+            for column in self._fitted()
+        ]
+        return encoder
 
     def _values(self, raw: RawTable, column: Column) -> list[Any]:
         """Return what each cell says, None for a gap."""
@@ -173,6 +208,10 @@ class Column(ABC):
     def heads(self) -> list[str]:
         """Return what the features are called."""
         return [self.name]
+
+    def plain(self) -> dict[str, Any]:
+        """Return all about it as plain values."""
+        return {"kind": self.kind, **asdict(self)}
 
     def check(self) -> None:
         """Refuse values that no public rows lead to: they may come from a file."""
@@ -336,12 +375,44 @@ class _Text(Column):
             raise ValueError("a text has one finite weight a word")
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Embedded(Column):
+    """Free text: the numbers that a public network makes of it; a gap is zeros."""
+
+    network: TextNetwork
+    width: int
+
+    kind: ClassVar[str] = "text by a network"
+
+    def read(self, cell: Any) -> str | None:
+        return word(cell)
+
+    def encode(self, values: list[Any]) -> Features:
+        features = np.zeros((len(values), self.width), np.float32)
+        there = [row for row, text in enumerate(values) if text is not None]
+        if there:
+            features[there] = self.network.numbers([values[row] for row in there])
+        return features
+
+    def heads(self) -> list[str]:
+        return [f"{self.name}: dimension {number}" for number in range(self.width)]
+
+    def plain(self) -> dict[str, Any]:
+        facts = {name: getattr(self, name) for name in ("kind", "name", "gaps", "width")}
+        return {**facts, "network": self.network.to_plain()}
+
+    def check(self) -> None:
+        super().check()
+        if not isinstance(self.width, int) or not 0 < self.width <= _WIDE:
+            raise ValueError("a network has some features")
+
+
 _KINDS: Mapping[str, type[Column]] = {
-    kind.kind: kind for kind in (_Number, _Date, _YesNo, _Words, _Text)
+    kind.kind: kind for kind in (_Number, _Date, _YesNo, _Words, _Text, _Embedded)
 }
 
 
-def _kind_of(name: str, cells: list[Any]) -> Column | str:
+def _kind_of(name: str, cells: list[Any], texts: TextNetwork) -> Column | str:
     """Return how a column is encoded, or why it is left out; the first kind that all cells are."""
     words = _all(word, cells)
     if words is None:
@@ -367,7 +438,7 @@ def _kind_of(name: str, cells: list[Any]) -> Column | str:
                 stacklevel=4,
             )
         return _Date.of(name, dates[form], form=form)
-    return _of_words(name, None in words, [text for text in words if text is not None])
+    return _of_words(name, None in words, [text for text in words if text is not None], texts)
 
 
 def _all(read: Callable[[Any], Any], cells: list[Any]) -> list[Any] | None:
@@ -385,10 +456,13 @@ def _yes_no(cell: Any) -> int | None:
     return None if value < 0 else value
 
 
-def _of_words(name: str, gaps: bool, words: list[str]) -> Column | str:
+def _of_words(name: str, gaps: bool, words: list[str], texts: TextNetwork) -> Column | str:
     counts = Counter(words)
     long = sum(len(text.split()) for text in words) >= _LONG * len(words)
     if long and len(counts) > len(words) / 4:
+        if texts.suits(words):
+            width = texts.numbers(words[:1]).shape[1]
+            return _Embedded(name=name, gaps=gaps, network=texts, width=width)
         return _text_of(name, gaps, [_WORD.findall(text) for text in words])
     if len(words) >= _MANY and len(counts) == len(words):
         return "no word occurs twice in the public rows: the column may name records or persons"
@@ -406,9 +480,11 @@ def _text_of(name: str, gaps: bool, texts: list[list[str]]) -> Column | str:
     return _Text(name=name, gaps=gaps, known=chosen, weights=weights)
 
 
-def _column_of(facts: Mapping[str, Any]) -> Column:
+def _column_of(facts: Mapping[str, Any], texts: Mapping[str, Any]) -> Column:
     """Return the column that plain values describe; ValueError or its like if they do not."""
     kind = _KINDS[facts["kind"]]
+    if kind is _Embedded:
+        facts = {**facts, "network": TextNetwork.from_plain(facts["network"], **texts)}
     column = kind(**{part.name: facts[part.name] for part in fields(kind)})
     column.check()
     return column

@@ -12,6 +12,7 @@ from privote.guarantees import OWNER_ONLY, PERSON, Fact
 from privote.learning.jobs import Judgement, Outcome
 from privote.learning.methods import LITTLE, doubts_of, evidence, expected, kept
 from privote.learning.pictures import PictureEncoder
+from privote.learning.scoring import Score
 from privote.release import expected as expected_of
 
 from .labels import labels_section, notices
@@ -20,6 +21,10 @@ from .tables import FIGURES_MEAN, bill, cost_in_words
 
 MODEL, OWNERS, OWNERS_PAGE = "student.student", "for-the-owner.json", "for-the-owner.html"
 UNCOVERED = "computed on private rows, not covered by epsilon and delta"
+MEASURED = (
+    "On private records that the model did not learn from: counts with noise, and shares that "
+    "follow from them (empty where the noise is too large)."
+)
 _HOW = {
     "gradients": "a linear model, trained by noisy gradient descent on the records",
     "moments": "a linear model, computed from one noisy sum of features times labels",
@@ -97,6 +102,8 @@ def write_training_page(path: Path, outcome: Outcome, *, digest: str, command: s
     """Write one self-contained page; everything on it may be published."""
     guarantee, release, judgement = outcome.guarantee, outcome.release, outcome.judgement
     sections, auc = [_expected(outcome)], ""
+    if outcome.score is not None:
+        sections.insert(0, _measured(outcome.score))
     if judgement is not None and judgement.public:
         sections.insert(0, judged(judgement))
         auc = f" Its AUC on the public test rows is {judgement.figures['AUC']:.3f}."
@@ -131,6 +138,13 @@ def write_owners_page(path: Path, judgement: Judgement) -> Path:
         sections=[judged(judgement)],
         sealed=True,
     )
+
+
+def _measured(score: Score) -> Section:
+    """Return what was released about records that the model did not learn from."""
+    rows = listed(score.guarantee.rows(), "What this release promises; the model's is below.")
+    table = TableBlock(caption=MEASURED, rows=score.rows())
+    return Section(heading="Measured quality of the model", blocks=[table, rows])
 
 
 def _expected(outcome: Outcome) -> Section:
