@@ -189,6 +189,4 @@ class Charges:
         if known.terms["journal"] != self._journal:
             raise LedgerError(f"{what} is counted in another journal: restore the one in use")
         if known.allowance != allowance:
-            raise LedgerError(
-                f"{what} is {known.allowance} as charged, here it would be {allowance}"
-            )
+            raise LedgerError(f"{what} was {known.allowance} when charged, it would be {allowance}")
