@@ -35,7 +35,7 @@ EXPECTED = {
     "sparse_records.py": r"sigma=20, false_alarm=0\.01\): epsilon=1\.99, allowance 27",
     "neighbours.py": r"student on unseen rows: AUC 0\.[89]",
     "poll.py": r"Fresh noise is refused: epsilon 1 does not fit",
-    "coalition/run.py": r"Sites that took part: south, west; registered: 2",
+    "coalition/run.py": r"2 of 2 sites took part: south, west",
     "departures.py": r"formula 6\.79; true 20\.30",
     "language_model.py": r"resumed: 2 of 6 chunks were done before\n(.*\n)*.*epsilon",
     "own_mechanism.py": r"laplace-quota \(sigma=9, quota=0\.3\): 31 queries",
