@@ -160,6 +160,11 @@ class TableEncoder:
         embedded = (column for column in self._fitted() if isinstance(column, _Embedded))
         return {column.name: column.network for column in embedded}
 
+    @property
+    def differs_in_kind(self) -> bool:
+        """Whether features are of several kinds and scales, not all from networks for texts."""
+        return len(self.networks_) < len(self._fitted())
+
     def with_texts(self, **settings: Any) -> TableEncoder:
         """Return this encoder with other settings of its networks: where to keep, whom to tell."""
         encoder = TableEncoder(self.texts)
