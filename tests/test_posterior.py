@@ -121,21 +121,14 @@ def test_what_cannot_be_told_is_not() -> None:
     assert posterior(few, sigma=9.0, voters=50).quality() is None
 
 
-def test_a_handful_of_cells_is_decided_by_plain_majority() -> None:
+@pytest.mark.parametrize("rows", [None, np.eye(3)])
+def test_a_handful_of_cells_is_decided_by_plain_majority(rows: object) -> None:
     released = np.array([[10, 40], [26, 25], [-3, 70]])
-    said = posterior(released, sigma=5.0, voters=50)
+    said = posterior(released, sigma=5.0, voters=50, rows=rows)
     assert not said.fitted
     assert said.labels().tolist() == [[False, True], [True, False], [False, True]]
     np.testing.assert_allclose(said.probabilities, ndtr((released - 25) / 5.0))
     assert said.quality() is None
-
-
-def test_steps_of_a_vote_change_nothing() -> None:
-    true, released = tallies(8.0)
-    votes = posterior(released, sigma=8.0, voters=50)
-    noise = Entropy(0).rounded_gaussian(800.0, true.size).reshape(true.shape)
-    percents = posterior(100 * true + noise, sigma=8.0, voters=50, resolution=100)
-    np.testing.assert_allclose(percents.probabilities, votes.probabilities, atol=0.1)
 
 
 def test_bad_input_is_refused() -> None:
@@ -261,17 +254,16 @@ def test_how_rows_are_held_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     np.testing.assert_allclose(chances(wider), due, atol=0.2)
 
 
-def test_units_of_a_vote_change_nothing_with_rows() -> None:
+@pytest.mark.parametrize("with_rows", [False, True])
+def test_units_of_a_vote_change_nothing(with_rows: bool) -> None:
     _, released, rows = described(20.0)
-    votes = posterior(released, sigma=20.0, voters=50, rows=rows)
-    percents = posterior(100 * released, sigma=20.0, voters=50, resolution=100, rows=rows)
-    np.testing.assert_allclose(percents.probabilities, votes.probabilities, atol=0.01)
+    how = {"sigma": 20.0, "voters": 50, "rows": rows if with_rows else None}
+    votes = posterior(released, **how)
+    percents = posterior(100 * released, resolution=100, **how)
+    np.testing.assert_allclose(percents.probabilities, votes.probabilities, atol=0.03)
 
 
-def test_few_cells_are_decided_without_rows() -> None:
-    released = np.array([[10, 40], [26, 25], [-3, 70]])
-    said = posterior(released, sigma=5.0, voters=50, rows=np.eye(3))
-    assert said.labels().tolist() == [[False, True], [True, False], [False, True]]
+def test_one_query_has_rows_too() -> None:
     one = posterior(np.full((1, 300), 40), sigma=5.0, voters=50, rows=[[1.0, 2.0]])
     assert isinstance(one.model, Regression)
     assert np.isfinite(one.probabilities).all()

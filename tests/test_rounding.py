@@ -13,8 +13,7 @@ from tests.report.test_tables import text_table
 
 import privote as pv
 from privote.accounting.renyi import rounded_up
-from privote.report import Column
-from privote.report.tables import cell, is_cost
+from privote.report.tables import Column, cell, is_cost
 
 SOURCE = Path(pv.__file__).parent
 COST = re.compile(r"epsilon|delta|price|budget|\beps\b")

@@ -424,7 +424,7 @@ CLAIMS = (
     Claim(
         key="table-1-resnet",
         place="Table 1, DPSGD, a network",
-        says="ResNet-18, not pretrained, 32 px, 2,000 pictures, ε = 10",
+        says="ResNet-18 of quarter width, not pretrained, 32 px, 2,000 pictures, ε = 10",
         exact="AUC {auc:.2f} by label, {auc_picture:.2f} by picture; label frequencies "
         "{constant:.2f}",
         measure=_resnet,

@@ -161,6 +161,7 @@ def check(run: Crashing, terms: Terms, asked: int) -> None:
 
 @pytest.mark.parametrize("guarantee", ["worst-case", "allowance"])
 def test_a_crash_at_any_point_of_a_batch(guarantee: str, crashing: list[Crashing]) -> None:
+    """Condition 7 of a free second draw: what a peer has seen is never drawn again."""
     terms = coalition_of(guarantee, noise="sites")
     run = run_of(terms, crashing, 0)
     run.try_to_ask(BATCHES[0])

@@ -162,19 +162,17 @@ def test_what_is_charged_is_what_is_drawn_on_every_branch(tmp_path: Path) -> Non
 
 
 def test_bad_plans_charge_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "l.db"
-    with refused("plan_for"):
-        month(path, VOTES, plan_for=59)
-    with refused("plan_for"):
-        pv.label(VOTES, **BUDGET, plan_for=100)
-    with refused("plan_for"):
-        month(path, VOTES, plan_for=100, mechanism=pv.BinaryVoting(sigma=9.0))
-    with refused("plan_for"):
-        month(path, VOTES, plan_for=60.5)
-    with refused("mechanism"):
-        month(path, VOTES, guarantee="data-dependent", queries=10)
-    with refused("queries"):
-        month(path, VOTES, plan_for=10**23)
+    path, binary = tmp_path / "l.db", pv.BinaryVoting(sigma=9.0)
+    bad: list[tuple[str, dict[str, Any]]] = [
+        *(("plan_for", {"plan_for": plan}) for plan in (59, 60.5)),
+        ("plan_for", {"plan_for": 100, "mechanism": binary}),
+        ("plan_for", {"plan_for": 100, "ledger": None}),
+        ("mechanism", {"guarantee": "data-dependent", "queries": 10}),
+        ("queries", {"plan_for": 10**23}),
+    ]
+    for argument, more in bad:
+        with refused(argument):
+            pv.label(VOTES, **BUDGET, **{"ledger": path, **more})
     with refused(None, pv.BudgetError):  # the noise is more than there are voters
         month(path, VOTES, plan_for=10**9)
     assert not path.exists()

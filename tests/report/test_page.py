@@ -10,9 +10,8 @@ from typing import Any
 from tests.refusals import refused
 
 from privote.guarantees import OWNER_ONLY, UNCONDITIONAL
-from privote.report import Column, Command, Facts, Figure, Section, TableBlock, render_page
-from privote.report.page import Bar, write_page
-from privote.report.plots import bars
+from privote.report.page import Bar, Command, Section, TableBlock, render_page, write_page
+from privote.report.tables import Column
 
 NASTY = "</style><script>alert('x')</script> & \"quotes\" <b>"
 VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -51,16 +50,11 @@ class Reader(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
-def figure(title: str = "T") -> Figure:
-    drawing = bars({"exact": 3.0, title: 0.0}, title=title, axis="q")
-    return Figure(caption="A caption", svg=drawing)
-
-
 def full_page(**kwargs: Any) -> str:
     sections = [
-        Section(heading=f"First {NASTY}", blocks=[f"One {NASTY}\n\nTwo", Facts(values={NASTY: 3})]),
-        Section(heading="Second", blocks=[TableBlock(caption=NASTY, rows=ROWS), figure(NASTY)]),
-        Section(heading="Third", blocks=[figure(), Command(text=f"run {NASTY}")]),
+        Section(heading=f"First {NASTY}", blocks=[f"One {NASTY}\n\nTwo", (NASTY, "Bo")]),
+        Section(heading="Second", blocks=[TableBlock(caption=NASTY, rows=ROWS)]),
+        Section(heading="Third", blocks=[Command(text=f"run {NASTY}")]),
     ]
     arguments: dict[str, Any] = {"title": NASTY, "intro": NASTY, "sections": sections} | kwargs
     return render_page(notices=[NASTY], **arguments)
@@ -76,14 +70,13 @@ def test_is_escaped_and_complete_in_itself() -> None:
         assert "src" not in attributes
         assert not any(name.startswith("on") for name in attributes)
     assert "@import" not in text
-    assert not re.search(r"url\((?!#)", text)
-    assert set(re.findall(r'https?:[^"]*', text)) == {
-        "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink",  # names, not addresses
-    }  # fmt: skip
+    assert "url(" not in text
+    assert "http:" not in text
+    assert "https:" not in text
     assert "default-src 'none'" in text
 
 
-def test_headings_contents_links_and_figures_fit_together() -> None:
+def test_headings_contents_and_links_fit_together() -> None:
     text = full_page()
     reader = Reader(text)
     assert len(reader.all("h1")) == len(reader.all("main")) == 1
@@ -93,14 +86,6 @@ def test_headings_contents_links_and_figures_fit_together() -> None:
     for _, attributes in reader.elements:
         target = attributes.get("aria-labelledby")
         assert target is None or target in names
-    drawings = reader.all("svg")
-    assert len(drawings) == len(reader.all("figcaption")) == 2
-    assert all(a["role"] == "img" for a in drawings)
-    assert NASTY in (drawings[0]["aria-label"] or "")
-    # Two drawings share no name of a part, and every part that is referred to is there.
-    wanted = re.findall(r'href="#([^"]*)"', text) + re.findall(r"url\(#([^)]*)\)", text)
-    assert any(name.startswith("f") for name in wanted)
-    assert set(wanted) <= set(names)
 
 
 def test_tables_have_captions_headers_with_scope_marks_and_bars() -> None:

@@ -91,7 +91,7 @@ def demo(
     records
         Number of patient visits.
     """
-    from privote.report import demo as work
+    import privote.report.demo as work
 
     from .files import claimed_folder
 

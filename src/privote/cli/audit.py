@@ -107,7 +107,7 @@ def _subjects(kind: type[Mechanism], voters: int) -> list[Mechanism]:
 
 
 def _show(findings: list[dict[str, Any]], size: dict[str, int]) -> None:
-    from privote.report import Column
+    from privote.report.tables import Column
 
     print_table(
         [row | {"verdict": "ok" if row["ok"] else "BROKEN"} for row in findings],

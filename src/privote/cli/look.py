@@ -10,7 +10,7 @@ from privote.accounting.allowance import line, mu_of_budget
 from privote.accounting.renyi import DEFAULT_ORDERS, Floats, rounded_up
 from privote.guarantees import PERSON, RECORD
 from privote.ledger import Account, Budget, Ledger, Request
-from privote.ledger.admission import still
+from privote.ledger.events import continued, still
 
 from .output import print_json, say
 
@@ -42,7 +42,9 @@ def _quoted(ledger: Ledger, request: Request, asked: str) -> dict[str, Any]:
     if run is not None and not run.finished:
         rule = "finish it with --resume, or end it with privote ledger abandon"
         return {"cost": f"Run {run.number} with these terms is charged already: {rule}."}
-    if ledger.allowance_for(state, request) is not None:
+    charge = ledger.allowance_for(state, request)
+    if charge is not None and request.allowance is not None:
+        continued(state.accounts[charge], request.allowance)
         return {"cost": "This run goes on with an allowance that is paid for: it costs no more."}
     scope = ledger.quote(request)
     known = "" if name in state.scopes else ", which is new in this ledger"

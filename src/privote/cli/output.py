@@ -171,8 +171,8 @@ def print_table(
     title: str | None = None,
     caption: str | None = None,
 ) -> None:
-    """Print rows as `privote.report.table` lays them out."""
-    from privote.report import table
+    """Print rows as `privote.report.tables.table` lays them out."""
+    from privote.report.tables import table
 
     _print(table(rows, columns=columns, title=title, caption=caption))
 

@@ -12,49 +12,28 @@ from collections.abc import Callable
 from typing import Any
 
 from privote.errors import InputError
-from privote.votes.tables import RawTable
+from privote.votes.tables import RawTable as RawTable
 
-from .chest import PAPER_LABELS, chexpert, mimic, nih, padchest
-from .embedded import (
-    PATIENT_LABELS,
-    TEACHER_VOTES,
-    Scenes,
-    TeacherVotes,
-    load_patients,
-    load_scenes,
-    load_teacher_votes,
-    scene_data,
-)
-from .images import Images
-from .mulan import mulan
-from .pictures import pictures
-from .records import MultiLabelData, Split, keyed_parts
-from .voc import voc2012
-
-# Not `open`, which `import *` would put in place of Python's own.
-__all__ = [
-    "DATASETS",
-    "PAPER_LABELS",
-    "PATIENT_LABELS",
-    "TEACHER_VOTES",
-    "Images",
-    "MultiLabelData",
-    "RawTable",
-    "Scenes",
-    "Split",
-    "TeacherVotes",
-    "chexpert",
-    "keyed_parts",
-    "load_patients",
-    "load_scenes",
-    "load_teacher_votes",
-    "mimic",
-    "mulan",
-    "nih",
-    "padchest",
-    "pictures",
-    "voc2012",
-]
+from .chest import PAPER_LABELS as PAPER_LABELS
+from .chest import chexpert as chexpert
+from .chest import mimic as mimic
+from .chest import nih as nih
+from .chest import padchest as padchest
+from .embedded import PATIENT_LABELS as PATIENT_LABELS
+from .embedded import TEACHER_VOTES as TEACHER_VOTES
+from .embedded import Scenes as Scenes
+from .embedded import TeacherVotes as TeacherVotes
+from .embedded import load_patients as load_patients
+from .embedded import load_scenes as load_scenes
+from .embedded import load_teacher_votes as load_teacher_votes
+from .embedded import scene_data
+from .images import Images as Images
+from .mulan import mulan as mulan
+from .pictures import pictures as pictures
+from .records import MultiLabelData as MultiLabelData
+from .records import Split as Split
+from .records import keyed_parts as keyed_parts
+from .voc import voc2012 as voc2012
 
 DATASETS: dict[str, Callable[..., MultiLabelData]] = {
     "scenes": scene_data,

@@ -39,14 +39,7 @@ _NAMING = re.compile(
 )
 
 
-def table(
-    path: Any,
-    *,
-    labels: Sequence[str] = (),
-    id_column: str | None = None,
-    group_column: str | None = None,
-    features: Sequence[str] | None = None,
-) -> MultiLabelData:
+def table(path: Any, *, labels: Sequence[str] = (), **roles: Any) -> MultiLabelData:
     """Read a table with one record a row, whose features are numbers.
 
     Parameters
@@ -55,21 +48,14 @@ def table(
         A table as :func:`raw_table` takes it; or ``.npz`` with the arrays ``X``, ``Y`` and, if
         there are any, ``label_names``, ``ids`` and ``groups``.
     labels
-        Columns that are labels: 1, 0, yes, no, true, false, or -1 or empty where unknown. For
-        ``.npz`` the names of the columns of ``Y``, unless the file has them. Without labels the
-        rows are features only.
-    id_column, group_column
-        Columns that name the record, and the person it belongs to.
-    features
-        Columns that are features, all numbers; by default every other column. A list of records
-        needs them: which keys occur in private records is private.
+        Columns that are labels. For ``.npz`` the names of the columns of ``Y``, unless the file has
+        them. Without labels the rows are features only.
+    roles
+        The other columns, as in :func:`raw_table`.
     """
     if is_path(path) and Path(path).suffix == ".npz":
         return _arrays(check_file(path), labels)
-    data = raw_table(
-        path, labels=labels, id_column=id_column, group_column=group_column, features=features
-    )
-    return as_numbers(data)
+    return as_numbers(raw_table(path, labels=labels, **roles))
 
 
 def as_numbers(data: MultiLabelData) -> MultiLabelData:
@@ -92,8 +78,20 @@ def raw_table(
 ) -> MultiLabelData:
     """Read a table whose columns are as people have them: words, dates, texts, gaps.
 
-    As :func:`table`, from a file, a data frame, a mapping of columns or a list of records; ``X`` is
-    a :class:`RawTable`, which :class:`privote.learning.tables.TableEncoder` turns into numbers.
+    ``X`` is a :class:`RawTable`, which :class:`privote.learning.tables.TableEncoder` turns into
+    numbers.
+
+    Parameters
+    ----------
+    source
+        A file, a data frame, a mapping of columns or a list of records.
+    labels
+        Columns that are labels: 1, 0, yes, no, true, false, or -1 or empty where unknown.
+    id_column, group_column
+        Columns that name the record, and the person it belongs to.
+    features
+        Columns that are features; by default every other column. A list of records needs them:
+        which keys occur in private records is private.
     """
     others = [*labels, *(name for name in (id_column, group_column) if name)]
     heads = None if features is None else [*features, *others]

@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from importlib import import_module, metadata
+from html import escape
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -80,15 +81,19 @@ _Row = tuple[str, str, str | None, bool]  # name, key, text, and whether it is b
 
 
 class Shown(ABC):
-    """A result that shows itself in a notebook: what it says in brief, and one drawing of it."""
+    """A result that shows itself in a notebook: what it says in brief."""
 
     @abstractmethod
     def brief(self) -> dict[str, str]:
         """Return what is said about it in a few words each, by name: nothing sealed."""
 
     def _repr_html_(self) -> str:
-        # By name: how it looks is the business of a room above, which is loaded if a notebook asks.
-        return str(import_module("privote.report.notebook").html(self))
+        left = '<{0} style="text-align:left">{1}</{0}>'
+        rows = (
+            f"<tr>{left.format('th', escape(name))}{left.format('td', escape(text))}</tr>"
+            for name, text in self.brief().items()
+        )
+        return f"<table>{''.join(rows)}</table>"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         return {"text/plain": repr(self), "text/html": self._repr_html_()}

@@ -18,8 +18,7 @@ from privote.mechanisms.base import Bools
 from privote.posterior import Floats
 from privote.release import Release, expected, forecast_in_words, of_asked, rows_of
 
-from .page import Block, Section, TableBlock, drawn, listed, write_page
-from .plots import by_probability
+from .page import Bar, Block, Section, TableBlock, listed, write_page
 from .tables import bill, cost_in_words
 
 
@@ -94,28 +93,34 @@ def labels_blocks(release: Release, names: Sequence[str] | None = None) -> list[
     caption = "Ones released per label"
     caption += "; the noise is included." if chances is None else ", and how certain they are."
     table = TableBlock(caption=caption, rows=rows)
-    if chances is None:
-        return [table]
-    figure = drawn(
-        "Number of labels by the probability that most voters want them, given everything "
-        "released. Near 0 or 1 a label is certain; near one half it is a guess: of the ones at "
-        "0.6, four in ten are expected to be wrong.",
-        lambda: certainty(release),
-    )
-    return [figure, table]
+    return [table] if chances is None else [certainty(release), table]
 
 
-def certainty(release: Release) -> str:
-    """Return a drawing of how many labels have which probability."""
+def certainty(release: Release) -> TableBlock:
+    """Return how many labels have which probability, in tenths."""
     labels, chances = release.labels, release.probabilities
     assert chances is not None
-    sides = (("decided 1", labels == 1), ("decided 0", labels == 0))
-    steps = np.linspace(0, 1, 11)
-    counts = {name: np.histogram(chances[cells], steps)[0].tolist() for name, cells in sides}
-    return by_probability(
-        counts,
-        title="How sure the labels are",
-        axis="probability that most voters want the label",
+    steps, rows = np.linspace(0, 1, 11), []
+    sides = {decided: np.histogram(chances[labels == decided], steps)[0] for decided in (1, 0)}
+    most = np.log1p(max(counts.max() for counts in sides.values()))
+    for tenth in reversed(range(10)):
+        for decided, counts in sides.items():
+            if counts[tenth]:
+                row = {"probability": f"between {tenth / 10:.1f} and {(tenth + 1) / 10:.1f}"}
+                length = Bar(float(np.log1p(counts[tenth]) / most))
+                rows.append(
+                    {
+                        **row,
+                        "": length,
+                        "labels": int(counts[tenth]),
+                        "decided": f"decided {decided}",
+                    }
+                )
+    return TableBlock(
+        caption="Number of labels by the probability that most voters want them, given everything "
+        "released (lengths are logarithmic). Near 0 or 1 a label is certain; near one half it is a "
+        "guess: of the ones at 0.6, four in ten are expected to be wrong.",
+        rows=rows,
     )
 
 

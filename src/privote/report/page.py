@@ -1,14 +1,14 @@
-"""One self-contained HTML page: text, tables and figures, with nothing fetched from elsewhere.
+"""One self-contained HTML page: text and tables, with nothing fetched from elsewhere.
 
 The page needs no JavaScript and makes no request, so it can be mailed, archived and opened on a
 machine without a network; its own policy forbids both. ``page.html`` lays it out, and escapes all
-text; drawings are those of `privote.report.plots`.
+text; what is drawn is a cell of a table.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,39 +17,25 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
 from privote._version import __version__
-from privote.errors import InputError, MissingExtraError
+from privote.errors import InputError
 from privote.guarantees import OWNER_ONLY, Fact
 
-from .tables import Column, Row, cell, columns_of, is_cost, is_numeric, is_sealed, mark_name
+from .tables import Column, Row, cell, columns_of, is_numeric, is_sealed, mark_name
 
 _NOTICES = ("warnings", "simulated")  # facts that stand on top of a page
 _PERCENT = re.compile(r"(?<=\d) (?=%)")
 _NUMBER = re.compile(r"(below )?[\d,.]+( %)?( (of|to) [\d,.]+( %)?)?")
-_NAMES = re.compile(r'(?<= id=")|(?<=href="#)|(?<=url\(#)')  # of a drawing's parts
 
 # -- what a page is made of ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class Facts:
-    """A few numbers that stand out: label and value. A value may be text or a number."""
-
-    kind: ClassVar[str] = "facts"
-    values: Mapping[str, Any]
-
-    @property
-    def items(self) -> list[tuple[str, str]]:
-        """Labels and values, as they are shown."""
-        return [(name, cell(value, cost=is_cost(name))) for name, value in self.values.items()]
-
-
 @dataclass(frozen=True)
 class Bar:
-    """A cell of a table that is drawn: a share from 0 to 1, and the interval it lies in."""
+    """A cell of a table that is drawn: a share from 0 to 1, and the interval it lies in, if any."""
 
     value: float
-    low: float
-    high: float
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,19 +59,6 @@ class TableBlock:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure:
-    """A drawing of `privote.report.plots`, and the caption below."""
-
-    kind: ClassVar[str] = "figure"
-    caption: str
-    svg: str
-
-    def drawing(self, name: str) -> Markup:
-        """Return the drawing; two on one page do not share names of their parts."""
-        return Markup(_NAMES.sub(f"f{name}-", self.svg))
-
-
-@dataclass(frozen=True, kw_only=True)
 class Command:
     """The command, or the code, that produces the numbers next to it."""
 
@@ -93,15 +66,7 @@ class Command:
     text: str
 
 
-Block = str | tuple[str, ...] | Facts | TableBlock | Figure | Command
-
-
-def drawn(caption: str, draw: Callable[[], str]) -> Block:
-    """Return a figure, or the sentence that says what drawing it needs."""
-    try:
-        return Figure(caption=caption, svg=draw())
-    except MissingExtraError as error:
-        return f"(Figure not drawn: {error}.)"
+Block = str | tuple[str, ...] | TableBlock | Command
 
 
 def listed(rows: Iterable[Fact], caption: str) -> TableBlock:
@@ -112,7 +77,7 @@ def listed(rows: Iterable[Fact], caption: str) -> TableBlock:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A heading and what stands under it: paragraphs (text), lists, facts, tables, figures."""
+    """A heading and what stands under it: paragraphs (text), lists, tables, commands."""
 
     heading: str
     blocks: Sequence[Block] = ()
@@ -207,8 +172,10 @@ def _drawn_cell(row: Row, column: Column) -> str:
     value = row.get(column.key)
     text, kind = cell(value, column.digits, cost=column.costs), mark_name(value)
     if isinstance(value, Bar):
-        places = (f"--{name}:{100 * at:.2f}%" for name, at in vars(value).items())
-        return Markup('<span class="bar" style="{}"></span>').format(";".join(places))
+        given = {name: at for name, at in vars(value).items() if at is not None}
+        places = ";".join(f"--{name}:{100 * at:.2f}%" for name, at in given.items())
+        look = "bar" if value.low is not None else "bar plain"
+        return Markup('<span class="{}" style="{}"></span>').format(look, places)
     if kind is not None:
         return Markup('<span class="mark {}">{}</span>').format(kind, text)
     return text
