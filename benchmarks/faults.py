@@ -29,7 +29,6 @@ import numpy as np
 
 import privote as pv
 from privote.ledger import Location, Run
-from privote.ledger.book import Book
 from privote.ledger.outbox import Outbox
 
 _DELTA = ["--delta", "1e-5"]
@@ -44,7 +43,7 @@ _SYSTEM: tuple[tuple[Any, str], ...] = (
 )
 _STEPS: tuple[tuple[Any, str], ...] = (
     *_SYSTEM,
-    (Book, "append"),
+    (pv.Ledger, "append"),
     (Outbox, "allocate"),
     (Outbox, "write"),
     (Outbox, "remove"),
@@ -163,8 +162,8 @@ def hang_up(server: Any) -> Callable[[], None]:
     return gone
 
 
-def in_child(job: Callable[[], int], seconds: float | None = None) -> int:
-    """Return how a job ends in a forked process, killed after some time: its code, or -9."""
+def start(job: Callable[[], int]) -> int:
+    """Run a job in a forked process, without its output; return the process."""
     child = os.fork()
     if child == 0:
         code = 99
@@ -175,6 +174,12 @@ def in_child(job: Callable[[], int], seconds: float | None = None) -> int:
             code = job()
         finally:
             os._exit(code)
+    return child
+
+
+def in_child(job: Callable[[], int], seconds: float | None = None) -> int:
+    """Return how a job ends in a forked process, killed after some time: its code, or -9."""
+    child = start(job)
     if seconds is not None:
         time.sleep(seconds)
         os.kill(child, signal.SIGKILL)
@@ -220,14 +225,9 @@ def problems(folder: Path, place: Any, before: dict[str, str], code: int) -> lis
     return wrong
 
 
-def attempt(
-    command: Command,
-    fault: Callable[[], None],
-    stop: int,
-    seconds: float | None = None,
-    server: Any = None,
-) -> tuple[int, list[str]]:
-    """Have a fault happen at a step, or a kill after some time; resume; return what is wrong.
+@contextmanager
+def prepared(command: Command, server: Any) -> Iterator[tuple[Path, Any, list[str]]]:
+    """Yield a folder with a command's input, the place of its ledger, and options that name it.
 
     With a server the ledger is a new database of PostgreSQL's.
     """
@@ -235,12 +235,29 @@ def attempt(
         folder = Path(name)
         command.prepare(folder)
         place: Any = folder / "ledger.db"
-        ledger = ["--ledger", str(place)]
+        options = ["--ledger", str(place)]
         if server is not None:
             base = f"fault_{os.urandom(6).hex()}"
             server.execute(f"CREATE DATABASE {base}")
             place = Location.of(f"{server.address}/{base}", place)
-            ledger = ["--ledger", f"{server.address}/{base}", "--beside", str(folder / "ledger.db")]
+            options = [
+                "--ledger",
+                f"{server.address}/{base}",
+                "--beside",
+                str(folder / "ledger.db"),
+            ]
+        yield folder, place, options
+
+
+def attempt(
+    command: Command,
+    fault: Callable[[], None],
+    stop: int,
+    seconds: float | None = None,
+    server: Any = None,
+) -> tuple[int, list[str]]:
+    """Have a fault happen at a step, or a kill after some time; resume; return what is wrong."""
+    with prepared(command, server) as (folder, place, ledger):
 
         def job() -> int:
             with stepping(stop, fault) as passed:
@@ -250,6 +267,32 @@ def attempt(
         first, before = in_child(job, seconds), outputs(folder)
         code = in_child(lambda: run(command.arguments(folder, ledger, resume=True)))
         return first, problems(folder, place, before, code)
+
+
+def takeover(command: Command, server: Any = None) -> list[str]:
+    """Resume a run whose first process lives, and goes on only then; return what is wrong."""
+    with prepared(command, server) as (folder, place, ledger):
+        (ready, is_ready), (go, let_go), commit = os.pipe(), os.pipe(), Run.commit
+
+        def late(self: Run, *given: Any, **named: Any) -> None:
+            os.write(is_ready, b"1")
+            os.read(go, 1)
+            commit(self, *given, **named)
+
+        def job() -> int:
+            Run.commit = late  # type: ignore[method-assign]  # in the child only
+            return run(command.arguments(folder, ledger))
+
+        first = start(job)
+        os.read(ready, 1)
+        code = in_child(lambda: run(command.arguments(folder, ledger, resume=True)))
+        before = outputs(folder)
+        os.write(let_go, b"1")
+        late_code = os.waitstatus_to_exitcode(os.waitpid(first, 0)[1])
+        for pipe in (ready, is_ready, go, let_go):
+            os.close(pipe)
+        wrong = problems(folder, place, before, code)
+        return wrong + [f"the first process ended with {late_code}"] * (late_code != 6)
 
 
 def at_every_step(
@@ -269,14 +312,13 @@ def at_every_step(
         stop += step
 
 
-def at_random(kills: int, seed: int) -> tuple[int, int]:
+def at_random(kills: int, seed: int, server: Any = None) -> tuple[int, int]:
     """Kill commands at random moments; return tries and violations."""
     rng, wrong = random.Random(seed), 0
     for turn in range(kills):
         command = COMMANDS[turn % len(COMMANDS)]
-        _, found = attempt(
-            command, die, 0, rng.uniform(0.0, 2.0 if command.verb == "train" else 0.6)
-        )
+        moment = rng.uniform(0.0, 2.0 if command.verb == "train" else 0.6)
+        _, found = attempt(command, die, 0, moment, server)
         for problem in found:
             print(f"{command} at random ({turn}): {problem}", file=sys.stderr)
         wrong += bool(found)
@@ -302,33 +344,38 @@ def attacks() -> bool:
     return done.returncode == 0
 
 
+def everything(kills: int, every: int, seed: int, server: Any = None) -> int:
+    """Have all faults happen to all commands, and print what came of it; return violations."""
+    where, violations = "SQLite" if server is None else "PostgreSQL", 0
+    for command in COMMANDS:
+        words = " ".join((command.verb, *command.options))
+        for fault in (die, no_space) if server is None else (die, hang_up(server)):
+            tries, wrong = at_every_step(command, fault, every, server)
+            print(f"{where}, {words}: {fault.__name__} at {tries} steps: {wrong} violations")
+            violations += wrong
+        found = takeover(command, server)
+        print(f"{where}, {words}: a takeover while the first lives: {found or 'one commit'}")
+        violations += bool(found)
+    tries, wrong = at_random(kills, seed, server)
+    print(f"{where}: {tries} kills at random moments: {wrong} violations", flush=True)
+    return violations + wrong
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=300, help="at random moments")
+    parser.add_argument("--kills", type=int, default=300, help="at random moments, in all")
+    parser.add_argument("--every", type=int, default=1, help="have a fault at every so many steps")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-attacks", action="store_true", help="leave tests/attacks out")
     arguments = parser.parse_args()
-    ok = True
-    for command in COMMANDS:
-        for fault in (die, no_space):
-            tries, wrong = at_every_step(command, fault)
-            words = " ".join((command.verb, *command.options))
-            print(f"{words}: {fault.__name__} at each of {tries} steps: {wrong} violations")
-            ok = ok and not wrong
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     from tests.ledger.conftest import started
 
+    half, every, seed = arguments.kills // 2, arguments.every, arguments.seed
+    violations = everything(arguments.kills - half, every, seed)
     with started() as server:
-        for command in COMMANDS[:4]:
-            for fault in (die, hang_up(server)):
-                tries, wrong = at_every_step(command, fault, server=server)
-                words = " ".join((command.verb, *command.options))
-                name = fault.__name__
-                print(f"{words}, PostgreSQL: {name} at each of {tries} steps: {wrong} violations")
-                ok = ok and not wrong
-    tries, wrong = at_random(arguments.kills, arguments.seed)
-    print(f"{tries} kills at random moments: {wrong} violations")
-    ok = ok and not wrong
+        violations += everything(half, every, seed, server)
+    ok = not violations
     if not arguments.no_attacks:
         ok = attacks() and ok
     sys.exit(0 if ok else 1)

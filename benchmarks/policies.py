@@ -24,8 +24,7 @@ from privote.accounting.filters import pinned_order
 from privote.accounting.renyi import Floats, epsilon
 from privote.errors import BudgetError, whole
 from privote.ledger import Budget, Request
-from privote.ledger.admission import admit, raised
-from privote.ledger.events import LedgerState
+from privote.ledger.events import LedgerState, admit, raised
 from privote.mechanisms import BinaryVoting
 
 _MOST = 60  # draws of one step: more are not taken, so that histories can be listed
@@ -59,7 +58,7 @@ Admit = Callable[[Budget, Poll, Sequence[Step], Step], int]
 def at_the_door(budget: Budget, poll: Poll, before: Sequence[Step], step: Step) -> int:
     """Return how many queries or contributions are admitted after these steps: the real door."""
     state = LedgerState()
-    state.add(0, "", raised(state, budget, "default"))
+    state.add((1, ""), "", raised(state, budget, "default"))
     for past in before:
         _charge(state, budget, poll, past)
     low, high = 0, step.times or (_MOST if step.guarantee == "worst-case" else _MOST // FACTOR)
@@ -76,7 +75,7 @@ def at_the_door(budget: Budget, poll: Poll, before: Sequence[Step], step: Step) 
 
 def _charge(state: LedgerState, budget: Budget, poll: Poll, step: Step) -> None:
     for event in admit(state, _request(budget, poll, step)):
-        state.add(len(state.charges) + 1, "", event)
+        state.add((len(state.charges) + 2, ""), "", event)
 
 
 def _request(budget: Budget, poll: Poll, step: Step) -> Request:

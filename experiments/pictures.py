@@ -14,6 +14,7 @@ Run: python experiments/pictures.py --plot docs/pictures/voc.svg
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 import warnings
@@ -136,7 +137,7 @@ def plot(path: Path, plain: float, auc: dict[str, dict[float, list[float]]]) -> 
     for name, (value, *_) in PAPER.items():
         if name != "paper, not private":
             axes.plot([20], [value], "x", color="black", markersize=7)
-            label = f"{name.removeprefix('paper, ')}, as published (for these votes only)"
+            label = f"{name.removeprefix('paper, ')}, as published (for its own votes only)"
             axes.annotate(label, (20, value), (-8, 0), textcoords="offset points", ha="right",
                           va="center", fontsize=9)  # fmt: skip
     ticks = sorted({epsilon for points in auc.values() for epsilon in points})
@@ -151,27 +152,51 @@ def plot(path: Path, plain: float, auc: dict[str, dict[float, list[float]]]) -> 
     figure.savefig(path, metadata={"Date": None})
 
 
+def measured(
+    kept: Path | None, tasks: list[dict[str, Any]], jobs: list[tuple[str, float]]
+) -> dict[str, Any]:
+    """Return figures by "method|epsilon|split"; what a file keeps is not run again."""
+    found: dict[str, Any] = json.loads(kept.read_text()) if kept and kept.exists() else {}
+    for method, epsilon in jobs:
+        for split, task in enumerate(tasks):
+            key = f"{method}|{epsilon:g}|{split}"
+            if key not in found:
+                found[key] = run(task, method, epsilon, split)
+                print(key, file=sys.stderr, flush=True)
+                if kept:
+                    part = kept.with_suffix(".part")
+                    part.write_text(json.dumps(found))
+                    part.replace(kept)
+    return found
+
+
 def main() -> int:
-    """Run everything, and print one table."""
+    """Run what is not kept yet, and print one table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--epsilons", nargs="+", type=float, default=list(EPSILONS))
+    parser.add_argument("--kept", type=Path, help="a JSON file of figures, to go on from")
     parser.add_argument("--plot", type=Path, help="an SVG file to draw AUC by epsilon into")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     tasks = [voc(split) for split in range(given.splits)]
+    pairs = [(method, epsilon) for epsilon in given.epsilons for method in given.methods]
+    found = measured(given.kept, tasks, [("not private", 0.0), *pairs])
+
+    def rows(method: str, epsilon: float) -> list[dict[str, float]]:
+        return [found[f"{method}|{epsilon:g}|{split}"] for split in range(given.splits)]
+
     print(f"delta 1e-5, {given.splits} splits; 5,717 private, 2,912 public, 2,911 test pictures")
     print("                       " + "    ".join(FIGURES) + "    AUC of the splits  seconds")
-    plain = [run(task, "not private", 0.0, 0) for task in tasks]
+    plain = rows("not private", 0.0)
     print(line("not private", plain))
     auc: dict[str, dict[float, list[float]]] = {}
     for epsilon in given.epsilons:
-        print(f"epsilon {epsilon:g}", flush=True)
+        print(f"epsilon {epsilon:g}")
         for method in given.methods:
-            rows = [run(task, method, epsilon, seed) for seed, task in enumerate(tasks)]
-            auc.setdefault(method, {})[epsilon] = [row["AUC"] for row in rows]
-            print(line("default" if method == "auto" else method, rows), flush=True)
+            auc.setdefault(method, {})[epsilon] = [row["AUC"] for row in rows(method, epsilon)]
+            print(line("default" if method == "auto" else method, rows(method, epsilon)))
     print("as published, epsilon 20")
     for name, figures in PAPER.items():
         print(f"  {name:20s} " + "  ".join(f"{value:.3f}" for value in figures))

@@ -1,8 +1,8 @@
 """Table 1's DPSGD as a network: a small ResNet-18 trained from scratch on VOC's pictures.
 
-2,000 pictures of train at 32 x 32 pixels, 1,000 of val for the test, epsilon 10, delta 1e-5. The
-paper starts a ResNet-50 from ImageNet's weights at 224 x 224. It takes minutes: it is measured by
-name only, and kept.
+A quarter of the usual width, 2,000 pictures of train at 32 x 32 pixels, 1,000 of val for the test,
+epsilon 10, delta 1e-5. The paper starts a ResNet-50 from ImageNet's weights at 224 x 224. It takes
+minutes: it is measured by name only, and kept.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .learning import figures
 from .sources import VOC, find
 
 PRIVATE, TEST, SIDE = 2_000, 1_000, 32
-BATCH, EPOCHS = 128, 6
+BATCH, EPOCHS = 128, 10
 
 
 class Block(nn.Module):  # type: ignore[misc]
@@ -47,15 +47,15 @@ class Block(nn.Module):  # type: ignore[misc]
 
 
 def resnet18(shape: tuple[int, ...], labels: int) -> Any:
-    """Return a ResNet-18 for small pictures, with group normalisation."""
-    stages = ((64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2))
+    """Return a ResNet-18 of a quarter of the width for small pictures, with group normalisation."""
+    stages = ((16, 16, 1), (16, 32, 2), (32, 64, 2), (64, 128, 2))
     blocks = [
         block
         for inputs, outputs, stride in stages
         for block in (Block(inputs, outputs, stride), Block(outputs, outputs, 1))
     ]
-    stem = (nn.Conv2d(shape[0], 64, 3, 2, 1, bias=False), nn.GroupNorm(8, 64), nn.ReLU())
-    head = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, labels))
+    stem = (nn.Conv2d(shape[0], 16, 3, 2, 1, bias=False), nn.GroupNorm(8, 16), nn.ReLU())
+    head = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, labels))
     return nn.Sequential(*stem, *blocks, *head)
 
 

@@ -610,7 +610,7 @@ class Electorate:
         with ledger.transaction() as state:
             charge = ledger.allowance_for(state, request)
             if charge is None:
-                charge = ledger.charge(state, request, **ledger.allowance_facts(request))
+                charge = ledger.charge(state, request)
         self._charge, registered = charge, state.accounts[charge].allowance
         if len(registered) != self.voters:
             rule = f"must be all {len(registered)} voters registered together"

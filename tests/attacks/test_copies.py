@@ -38,7 +38,7 @@ def committed(ledger: Path) -> list[str | None]:
         return [run.commit and run.commit.drawn for run in book.state.runs.values()]
 
 
-def test_copies_of_outboxes(tmp_path: Path, outcome: Outcome, charge: Charge) -> None:
+def test_condition_5_copies_of_outboxes(tmp_path: Path, outcome: Outcome, charge: Charge) -> None:
     """Of a draw that was never committed, and of the one that was, in whatever order."""
     first = tmp_path / "first"
     first.mkdir()

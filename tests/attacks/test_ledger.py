@@ -21,7 +21,7 @@ from tests.attacks.conftest import Outcome, accepted, in_a_child, scaled
 
 import privote as pv
 from privote.ledger import Budget, Request
-from privote.ledger.store import FORMAT
+from privote.ledger.store import TRIGGERS
 
 VOTES = np.random.default_rng(0).random((40, 12, 3)) < 0.2
 MECHANISM = pv.BinaryVoting(sigma=6.0)
@@ -188,8 +188,7 @@ def test_verify_on_read_only_media(path: Path, crashed: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         medium = Path(folder)
         for file in path.parent.glob("ledger.db*"):
-            if not file.name.endswith("-shm"):
-                shutil.copy(file, medium)
+            shutil.copy(file, medium)
         for file in (medium, *medium.iterdir()):
             file.chmod(0o755 if file.is_dir() else 0o644)
         before = sorted((file.name, file.read_bytes()) for file in medium.iterdir())
@@ -240,7 +239,7 @@ def test_damaged_files_say_so(path: Path, tmp_path: Path, outcome: Outcome) -> N
 )
 def test_blobs_for_text_say_so(path: Path, edit: str) -> None:
     label(path)
-    again = FORMAT.triggers["entries_stay"]
+    again = TRIGGERS["entries_stay"]
     with sqlite3.connect(path) as connection:
         connection.executescript(f"DROP TRIGGER entries_stay; {edit}; {again};")
     assert not content_with(path, readonly=True)
@@ -257,8 +256,6 @@ def test_a_file_in_the_place_of_an_open_one(path: Path, opened: str, outcome: Ou
     with sqlite3.connect(path) as here, sqlite3.connect(path.with_name("copy.db")) as there:
         here.backup(there)
     os.replace(path.with_name("copy.db"), path)
-    for end in ("-wal", "-shm"):
-        path.with_name(path.name + end).unlink()
     ledgers = [first, path if opened == "after" else pv.Ledger.open(path)]
     # Two queries with so little noise take more than half of the budget.
     asked: dict[str, Any] = {"guarantee": "worst-case", "mechanism": pv.BinaryVoting(sigma=2.0)}
@@ -326,5 +323,5 @@ def test_killed_writers_leave_no_pile(path: Path) -> None:
         child.join()
     assert pv.Ledger.open(path).verify().ok
     names = {file.name for file in path.parent.iterdir()}
-    known = {f"ledger.db{end}" for end in ("", ".key", ".head", ".head.new", "-wal", "-shm")}
+    known = {f"ledger.db{end}" for end in ("", ".key", ".head", ".head.new", "-journal")}
     assert names <= known

@@ -40,7 +40,7 @@ SERVER.set_forkserver_preload(
 
 def run(words: list[str], log: Path, at: int, signal: int, stdout: str | None) -> None:
     """Run privote in this process, which ends at one of its calls after the charge."""
-    calls, commit = 0, Ledger._anchor_commit
+    calls, commit = 0, Ledger._settle
 
     def committed(self: Ledger, before: Any, added: Any, after: Any) -> None:
         if any(json.loads(row.body)["kind"] == "charge" for row in added):
@@ -54,7 +54,7 @@ def run(words: list[str], log: Path, at: int, signal: int, stdout: str | None) -
             if calls == at:
                 os.kill(os.getpid(), signal)
 
-    Ledger._anchor_commit = committed  # type: ignore[method-assign]
+    Ledger._settle = committed  # type: ignore[method-assign]
     os.dup2(os.open(log, os.O_CREAT | os.O_WRONLY | os.O_TRUNC), 2)
     os.dup2(2, 1)
     code = 0
@@ -329,7 +329,7 @@ def test_a_disk_that_is_full_right_after_the_charge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
 ) -> None:
     """The charge is in the ledger, its anchor cannot follow: what is paid for can still be had."""
-    commit, found = Ledger._anchor_commit, []
+    commit, found = Ledger._settle, []
 
     def full(*_: object, **__: object) -> None:
         raise StorageError(os.strerror(errno.ENOSPC))
@@ -344,7 +344,7 @@ def test_a_disk_that_is_full_right_after_the_charge(
                     patched.setattr("privote.ledger.chain.Anchor.write", full)
                 commit(self, before, added, after)
 
-            patched.setattr(Ledger, "_anchor_commit", committed)
+            patched.setattr(Ledger, "_settle", committed)
             first = invoke(*arguments)
         again = invoke(*arguments, "--resume")
         good = first.exit_code in (4, 6) and again.exit_code == 0

@@ -13,3 +13,7 @@ def test_after_a_fault_at_any_step_a_run_is_finished_once(fault: object) -> None
     tries, wrong = faults.at_every_step(LABEL, fault, step=11)
     assert tries > 1
     assert wrong == 0
+
+
+def test_a_takeover_while_the_first_process_lives_makes_one_commit() -> None:
+    assert faults.takeover(LABEL) == []

@@ -194,29 +194,6 @@ def test_everybody_is_greeted_before_anything_is_charged() -> None:
     assert run.ask("q0", identity(8, 8)).left_out.keys() == {"p1"}
 
 
-def test_a_charged_batch_is_finished_later_whatever_was_asked_in_between() -> None:
-    lost = altered(m.BallotsReady, "p2", lambda _: None)
-    run = simulation(terms_of(features=8, minimum=3), np.ones((8, 3, 2)), post=lost)
-    with pytest.raises(pv.ChargedError):
-        run.ask("q0", identity(8, 8))
-    run.post = None
-    assert not run.ask("q0", identity(8, 8, 1)).resumed
-    assert run.ask("q0", identity(8, 8)).resumed
-    assert sum(entry["kind"] == "charge" for entry in run.ledger.published()) == 6
-
-
-@pytest.mark.parametrize("kind", [m.Grant, m.DecisionReady, m.OutcomeShare])
-def test_a_reply_of_the_guardian_that_is_lost_costs_nothing(kind: type[m.Message]) -> None:
-    run = simulation(
-        terms_of(features=8), np.ones((8, 3, 2)), post=altered(kind, "pg", lambda _: None)
-    )
-    with pytest.raises(pv.ChargedError):
-        run.ask("q0", identity(8, 8))
-    run.post = None
-    assert run.ask("q0", identity(8, 8)).labels.shape == (8, 2)
-    assert sum(entry["kind"] == "charge" for entry in run.ledger.published()) == 3
-
-
 # -- faults ---------------------------------------------------------------------------------------
 
 
@@ -308,11 +285,8 @@ def test_the_querying_party_stores_only_what_it_asked_for(
 
 def test_models_and_rows_that_do_not_fit_are_refused() -> None:
     terms = terms_of()
-    for other in (terms_of(features=5), terms_of(labels=3)):
-        with refused("model"):
-            simulation(terms, np.ones((1, 3, 2))).__class__(
-                terms, models_for(other, np.ones((1, 3, len(other.labels))))
-            )
+    with refused("model"):
+        Observed(terms, models_for(terms_of(features=5), np.ones((1, 3, 2))))
     run = simulation(terms, np.ones((1, 3, 2)))
     for rows in (np.ones((2, 3)), np.ones((0, 4)), np.ones((1001, 4)), np.full((1, 4), np.nan)):
         with refused("X"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,8 @@ class Disk:
 
     def __getattr__(self, name: str) -> Any:
         def call(*args: Any) -> Any:
-            journal = self._kind(*self._args)
-            try:
+            with closing(self._kind(*self._args)) as journal:
                 return getattr(journal, name)(*args)
-            finally:
-                journal.close()
 
         return call
 

@@ -28,7 +28,6 @@ from privote.capc.models import (
     train_site,
 )
 from privote.capc.programs import BallotProgram
-from privote.errors import InputError
 from privote.learning.students import LinearStudent
 
 RANDOM = np.random.default_rng(0)
@@ -69,43 +68,34 @@ def test_a_label_of_one_class_is_a_constant() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        LogisticRegression().fit(X, Y.sum(axis=1)),
-        LogisticRegression().fit(X, Y[:, 0] + 1),
-        OneVsRestClassifier(LogisticRegression()),
-        MLPClassifier(hidden_layer_sizes=(7,), max_iter=5).fit(X, Y),
-        make_pipeline(StandardScaler(), MLPClassifier((7,), max_iter=5)).fit(X, Y),
+def test_estimators_refused() -> None:
+    layers = MLPClassifier(hidden_layer_sizes=(7,), max_iter=5).fit(X, Y)
+    for estimator in (
+        LogisticRegression().fit(X, Y.sum(axis=1)),  # softmax
+        LogisticRegression().fit(X, Y[:, 0] + 1),  # classes 1 and 2
+        OneVsRestClassifier(LogisticRegression()),  # not fitted
+        layers,
+        make_pipeline(StandardScaler().fit(X), layers),
         object(),
-    ],
-    ids=["softmax", "classes 1 and 2", "not fitted", "hidden layer", "scaled", "no model"],
-)
-def test_estimators_refused(estimator: Any) -> None:
-    with pytest.raises(InputError):
-        SiteModel.of(estimator)
+    ):
+        with refused():
+            SiteModel.of(estimator)
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("name", "value"),
     [
-        {"thresholds": [0.0, 0.5]},
-        {"thresholds": [0.5, 1.0]},
-        {"thresholds": [0.5, np.nan]},
-        {"thresholds": [0.5, 0.5, 0.5]},
-        {"labels": ("a",)},
-        {"labels": ("a", "a")},
-        {"weights": np.full((3, 2), np.nan)},
-        {"weights": np.zeros(3)},
-        {"bias": np.array([np.inf, 0])},
-        {"bias": np.zeros(3)},
+        *(("thresholds", bad) for bad in ([0.0, 0.5], [0.5, 1.0], [0.5, np.nan], [0.5, 0.5, 0.5])),
+        *(("labels", bad) for bad in (("a",), ("a", "a"))),
+        *(("weights", bad) for bad in (np.full((3, 2), np.nan), np.zeros(3))),
+        *(("bias", bad) for bad in (np.array([np.inf, 0]), np.zeros(3))),
     ],
 )
-def test_models_refused(change: dict[str, Any]) -> None:
-    good = {"weights": np.zeros((3, 2)), "bias": 0, "labels": ("a", "b"), "thresholds": 0.5}
-    SiteModel(**good)
-    with pytest.raises(InputError):
-        SiteModel(**{**good, **change})
+def test_models_refused(name: str, value: Any) -> None:
+    good: dict[str, Any] = {"weights": np.zeros((3, 2)), "labels": ("a", "b"), "thresholds": 0.5}
+    SiteModel(bias=0, **good)  # type: ignore[arg-type]
+    with refused():
+        SiteModel(**{"bias": 0, **good, name: value})
 
 
 def some_model(
@@ -131,7 +121,7 @@ def test_saved_for_its_owner_and_loaded(tmp_path: Path) -> None:
     assert again.labels == model.labels
     np.testing.assert_array_equal(again.scores(X), model.scores(X))
     np.testing.assert_array_equal(again.thresholds, model.thresholds)
-    with pytest.raises(InputError, match="no folder"):
+    with refused(None):
         model.save(tmp_path / "nowhere" / "model.npz")
 
 
@@ -183,11 +173,11 @@ def test_no_row_overflows(seed: int, scale: float, shift: float, bits: int) -> N
     np.testing.assert_array_equal(ballots(inputs, corner), (exact >= 0).astype(int))
 
 
-@pytest.mark.parametrize("weight", [0.0, 1e-9])
-@pytest.mark.parametrize(("bias", "vote"), [(0.0, 1), (-1e-12, 0), (1e-12, 1), (-1e6, 0), (1e6, 1)])
+@pytest.mark.parametrize(
+    ("weight", "bias", "vote"),
+    [(0.0, 0.0, 1), (0.0, -1e-12, 0), (0.0, 1e-12, 1), (1e-9, -1e6, 0), (1e-9, 1e6, 1)],
+)
 def test_a_bias_beyond_all_weights_keeps_its_sign(weight: float, bias: float, vote: int) -> None:
-    if weight and abs(bias) < 1:
-        return
     model = SiteModel(weights=np.full((3, 1), weight), bias=bias, labels="a", thresholds=0.5)  # type: ignore[arg-type]
     inputs = quantise_model(model, bound=1.0, bits=8)
     for row in ([0, 5, -9], [256] * 3, [-256] * 3):
@@ -203,9 +193,9 @@ def test_rows_are_finite_and_clipped_to_the_bound() -> None:
         *(("X", [[0.0, bad]]) for bad in (np.nan, np.inf, -np.inf)),
         *(("bound", 0.0), ("bound", np.nan), ("bits", 0), ("bits", 31), ("features", 3)),
     ):
-        with pytest.raises(InputError):
+        with refused():
             quantise_rows(**{**good, key: value})
-    with pytest.raises(InputError, match="weights times bound"):
+    with refused(None):
         quantise_model(some_model(0, 2, 1, 1e250), bound=1.0, bits=20)
 
 

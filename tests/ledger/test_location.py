@@ -74,15 +74,6 @@ def test_bad_places_are_refused_without_repeating_a_password(
     assert files(tmp_path) == []
 
 
-@pytest.mark.parametrize("name", ["run=3.db", "hostess=1.db", "my host=h.db", "./user=ann.db"])
-def test_a_name_with_an_equals_sign_is_a_file(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    enter(name)
-    assert files(tmp_path) == [Path(name + end).name for end in ("", ".head", ".key")]
-
-
 def test_a_refused_database_leaves_nothing_behind(tmp_path: Path) -> None:
     pytest.importorskip("psycopg", reason="the extra [postgres] is not installed")
     address = f"postgresql://clerk:{SECRET}@127.0.0.1:1/none"
@@ -197,18 +188,3 @@ def test_an_emptied_database_is_rolled_back(place: Location) -> None:
     place.head.unlink()
     with refused(None, pv.LedgerError):
         pv.Ledger.open(place)
-
-
-def test_looking_at_an_empty_database_makes_no_table(place: Location) -> None:
-    import psycopg
-
-    with refused(None, pv.LedgerError):
-        pv.Ledger.open(place, create=False)
-    chain = Chain()
-    Anchor(place.head, chain).write((0, START))
-    chain.keep(place.key)
-    with refused(None, pv.LedgerError):
-        pv.Ledger.open(place, create=False)
-    with psycopg.connect(place.address) as connection:
-        made = connection.execute("SELECT 1 FROM pg_tables WHERE schemaname = 'public'")
-        assert made.fetchall() == []

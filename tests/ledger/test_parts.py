@@ -94,16 +94,6 @@ def test_a_refusal_names_the_largest_part_that_fits(ledger: pv.Ledger, kind: str
     assert 0.9 < ledger.standing()[0]["share"] <= 1.0
 
 
-def test_a_part_has_the_noise_of_a_run_without_a_ledger(ledger: pv.Ledger) -> None:
-    asked: dict[str, Any] = {"epsilon": 2.0, "delta": DELTA, "guarantee": "worst-case"}
-    alone = pv.label(VOTES, **asked)
-    for runs in (1, 2):
-        part = pv.label(VOTES, **asked, ledger=ledger)
-        assert part.guarantee.mechanism == alone.guarantee.mechanism
-        assert part.guarantee.standing is not None
-        assert (part.epsilon, part.guarantee.standing.runs) == (2.0, runs)
-
-
 @pytest.mark.parametrize("kind", RUNS)
 def test_whoever_takes_the_whole_is_alone(ledger: pv.Ledger, kind: str) -> None:
     RUNS[kind](ledger, 8.0)
@@ -116,15 +106,6 @@ def test_whoever_takes_the_whole_is_alone(ledger: pv.Ledger, kind: str) -> None:
             RUNS[kind](ledger, epsilon)
     with refused(None, pv.BudgetError):
         ledger.set_budget(pv.Budget(epsilon=9.0, delta=DELTA), dataset="default")
-    assert ledger.published() == before
-
-
-@pytest.mark.parametrize("kind", RUNS)
-def test_the_whole_is_no_more_whole_after_a_part(ledger: pv.Ledger, kind: str) -> None:
-    RUNS[kind](ledger, 4.0)
-    before = ledger.published()
-    with refused(None, pv.BudgetError):
-        RUNS[kind](ledger, 8.0)
     assert ledger.published() == before
 
 

@@ -46,7 +46,7 @@ def test_an_anchor_of_ones_own_finds_ones_own_charges_gone(place: Location) -> N
 def _die_inside(place: Location, moment: str) -> None:
     ledger = pv.Ledger.open(place)
     store: Any = ledger._store
-    run = store._run
+    run = store._execute
 
     def watched(statement: str, *values: Any) -> Any:
         if moment == "before COMMIT" and statement == "COMMIT" and store.head()[0] > 1:
@@ -58,7 +58,7 @@ def _die_inside(place: Location, moment: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return done
 
-    store._run = watched
+    store._execute = watched
     enter(ledger)
 
 
@@ -117,14 +117,14 @@ def test_a_charge_whose_line_breaks(
     ledger = pv.Ledger.open(place)
     enter(ledger)
     store: Any = ledger._store
-    run, patience, address = store._run, store._patience, store._address
+    run, patience, address = store._execute, store._patience, store._address
     statements: list[str] = []
 
     def cut(statement: str, *values: Any) -> Any:
         statements.append(statement)
         if statement != "COMMIT" or not any("INSERT INTO entries" in each for each in statements):
             return run(statement, *values)
-        store._run = run
+        store._execute = run
         if lost == "answer":
             run("COMMIT")
         hang_up(server, store)
@@ -135,7 +135,7 @@ def test_a_charge_whose_line_breaks(
     if lost == "before":
         hang_up(server, store)
     else:
-        store._run = cut
+        store._execute = cut
     if error is None:
         enter(ledger)
     else:

@@ -1,4 +1,9 @@
-"""Reserve, draw, commit, deliver: what each state allows, and what a resumed run does."""
+"""Reserve, draw, commit, deliver: what each state allows, and what a resumed run does.
+
+The conditions under which drawing again is free (ACCOUNTING, section 20) have a test each, by
+number: 1 to 4 and 6 here, 1 for every verb in ``tests/attacks/test_before_commit.py``, 5 in
+``tests/attacks/test_copies.py``, 7 in ``tests/capc/test_crashes.py``, 8 in ``test_stores.py``.
+"""
 
 from __future__ import annotations
 
@@ -93,14 +98,6 @@ def test_nothing_that_was_drawn_is_in_the_published_view(place: Path) -> None:
         assert word not in text
 
 
-@pytest.mark.parametrize("resume", [False, True])
-def test_never_begun_it_starts(place: Path, resume: bool) -> None:
-    with reserve(place, resume=resume) as run:
-        assert run.outcome is None
-        run.commit(OUTCOME)
-        run.deliver()
-
-
 def test_reserved_it_is_taken_over_and_drawn_afresh(place: Path) -> None:
     first = reserve(place)
     with refused(None, pv.BudgetError):  # by somebody who did not say resume: nothing is charged
@@ -118,7 +115,7 @@ def test_reserved_it_is_taken_over_and_drawn_afresh(place: Path) -> None:
     assert kinds(place).count("charge") == kinds(place).count("commit") == 1
 
 
-def test_committed_it_is_delivered_with_what_was_drawn(place: Path) -> None:
+def test_condition_4_committed_it_is_delivered_after_an_entry_of_its_own(place: Path) -> None:
     first = reserve(place)
     first.commit(OUTCOME)
     second = reserve(place, resume=True)
@@ -174,7 +171,7 @@ def test_an_outbox_that_was_edited_is_not_delivered(place: Path, edit: bytes) ->
 
 
 @pytest.mark.parametrize("error", [ValueError("so"), pv.InputError("votes", "x"), MemoryError()])
-def test_a_failure_before_the_commit_closes_it(place: Path, error: Exception) -> None:
+def test_condition_1_a_failure_before_the_commit_closes_it(place: Path, error: Exception) -> None:
     with refused(None, ChargedError) as caught, reserve(place):
         raise error
     assert caught.value.code == "closed"
@@ -187,14 +184,14 @@ def test_a_failure_before_the_commit_closes_it(place: Path, error: Exception) ->
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1)])
-def test_an_interrupt_leaves_it_open(place: Path, error: BaseException) -> None:
+def test_condition_1_an_interrupt_leaves_it_open(place: Path, error: BaseException) -> None:
     with pytest.raises(type(error)), reserve(place):
         raise error
     assert status(place) == ["open"]
     reserve(place, resume=True).commit(OUTCOME)
 
 
-def test_a_failure_after_the_commit_leaves_it_to_be_delivered(place: Path) -> None:
+def test_condition_6_a_failure_after_the_commit_leaves_it_to_be_delivered(place: Path) -> None:
     with refused(None, ChargedError) as caught, reserve(place) as run:
         run.commit(OUTCOME)
         raise OSError(28, "No space left on device")
@@ -213,7 +210,7 @@ def failing(error: Exception) -> Callable[..., Any]:
     return fail
 
 
-def test_a_disk_without_room_is_found_before_the_charge(
+def test_condition_2_a_disk_without_room_is_found_before_the_charge(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "posix_fallocate", failing(OSError(28, "No space left on device")))
@@ -252,7 +249,7 @@ def test_a_disk_that_fails_at_the_commit_leaves_it_open(
     assert reserve(place, resume=True).outcome is None
 
 
-def test_where_a_failure_cannot_be_recorded_nothing_is_said_of_it(
+def test_condition_1_where_a_failure_cannot_be_recorded_nothing_is_said_of_it(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = reserve(place)
@@ -284,7 +281,7 @@ def test_outboxes_of_nobody_are_swept(place: Path) -> None:
 # -- takeovers, and ends --
 
 
-def test_a_takeover_while_the_first_still_lives_makes_one_commit(place: Path) -> None:
+def test_condition_3_of_all_who_hold_a_run_the_last_one_commits(place: Path) -> None:
     ledger, first = pv.Ledger.open(place), reserve(place)
     runs = [first, *(ledger.reserve(asked(), resume=True) for _ in range(4))]
     done = list[Run]()
@@ -317,32 +314,3 @@ def test_the_owner_can_end_an_open_run(place: Path) -> None:
         run.commit(OUTCOME)
     assert reserve(place).number != run.number  # a new run, and a new charge
     assert kinds(place).count("charge") == 2
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"cost": Budget(epsilon=2.5, delta=1e-5)},
-        {"terms": {"queries": 4}},
-        {"guarantee": "worst-case"},
-        {"simulated": True},
-        {"output": "/elsewhere"},
-        {"dataset": "other"},
-    ],
-    ids=str,
-)
-def test_another_run_is_not_taken_over(place: Path, change: dict[str, Any]) -> None:
-    first = reserve(place)
-    second = pv.Ledger.open(place).reserve(asked(**change), resume=True)
-    assert second.number != first.number
-
-
-def test_in_memory_nothing_outlives_the_call(tmp_path: Path) -> None:
-    ledger = pv.Ledger.in_memory()
-    with pytest.raises(ValueError, match="so"), ledger.reserve(asked()):
-        raise ValueError("so")
-    with ledger.reserve(asked()) as run:
-        run.commit(OUTCOME)
-        run.deliver()
-    assert run.standing is None
-    assert not [*tmp_path.iterdir()]

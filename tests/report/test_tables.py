@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from rich.console import Console
-from tests.refusals import refused
 
 from privote.guarantees import OWNER_ONLY, UNCONDITIONAL
 from privote.report.tables import Column, cell, is_sealed, table
@@ -62,12 +61,3 @@ def test_digits_are_the_columns_and_sealed_rows_are_found() -> None:
     assert text.split() == ["balanced", "─" * 8, "–", "0.9"]
     assert is_sealed(ROWS)
     assert not is_sealed([*ROWS[:1], {"array": np.zeros(3)}])
-
-
-@pytest.mark.parametrize("rows", [[], {"a": 1}, [("a", 1)], ["a"]])
-def test_wrong_rows_and_digits(rows: object) -> None:
-    with refused("rows"):
-        table(rows)  # type: ignore[arg-type]
-    assert "guarantee" in text_table([], columns=["guarantee"])
-    with refused("digits", value=-1):
-        Column(key="a", digits=-1)

@@ -123,27 +123,24 @@ def read_all(path: Path) -> list[Certificate]:
     """Return every certificate of a PEM file."""
     try:
         data = path.read_bytes() if path.stat().st_size <= _MOST_BYTES else b""
-        if b"PRIVATE KEY" in data:
-            raise InputError(f"{str(path)!r} contains a private key: share only certificates")
-        return [Certificate(_site_of(each), each) for each in x509.load_pem_x509_certificates(data)]
     except OSError as error:
         raise InputError(f"{str(path)!r} cannot be read: {error.strerror}") from None
-    except (x509.ExtensionNotFound, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        made = "`privote capc certs make` makes it"
-        raise InputError(f"{str(path)!r} must be a PEM file of site certificates: {made}") from None
+    if b"PRIVATE KEY" in data:
+        raise InputError(f"{str(path)!r} contains a private key: share only certificates")
+    try:
+        return [Certificate(_site_of(each), each) for each in x509.load_pem_x509_certificates(data)]
+    except (x509.ExtensionNotFound, ValueError):
+        made = "as `privote capc certs make` makes it"
+        raise InputError(f"{str(path)!r} must be a site's certificate, {made}") from None
 
 
 def _site_of(certificate: x509.Certificate) -> str:
-    """Return the site that a certificate names."""
+    """Return the one site that a certificate names, if it cannot sign others; else ValueError."""
     of = certificate.extensions.get_extension_for_class
-    names = of(x509.SubjectAlternativeName).value.get_values_for_type(x509.DNSName)
-    if of(x509.BasicConstraints).value.ca:
-        raise InputError("a certificate must not be able to sign certificates (CA:TRUE)")
-    if len(names) != 1 or not NAME.fullmatch(names[0]):
-        raise InputError(f"a certificate must name exactly one site, got {names!r:.80}")
-    return str(names[0])
+    (name,) = of(x509.SubjectAlternativeName).value.get_values_for_type(x509.DNSName)
+    if of(x509.BasicConstraints).value.ca or not NAME.fullmatch(name):
+        raise ValueError
+    return str(name)
 
 
 def read_one(path: Path) -> Certificate:

@@ -27,7 +27,7 @@ from ..ledger import Budget, Ledger, Request
 from ..ledger.events import Charged, Committed, Delivered, LedgerState, Reserved
 from ..mechanisms import Mechanism
 from .noise import SharedNoise
-from .terms import Terms
+from .terms import PROMISE, Terms
 
 UNKNOWN, RESERVED, COMMITTED = "unknown", "reserved", "committed"  # states of a batch
 # The curves of several querying parties add up to what was checked only up to rounding.
@@ -149,7 +149,7 @@ class Charges:
         terms, each, facts = self.terms, self.prices.each(querier), dict[str, Any]()
         public = {
             "coalition": terms.name,
-            "promise": terms.promise(),
+            "promise": terms.digest(PROMISE),
             "mechanism": terms.mechanism.parameters(),
             "labels": len(terms.labels),
             **({"insecure": True} if self._insecure else {}),
@@ -189,6 +189,4 @@ class Charges:
         if known.terms["journal"] != self._journal:
             raise LedgerError(f"{what} is counted in another journal: restore the one in use")
         if known.allowance != allowance:
-            raise LedgerError(
-                f"{what} is {known.allowance} as charged, here it would be {allowance}"
-            )
+            raise LedgerError(f"{what} was {known.allowance} when charged, it would be {allowance}")

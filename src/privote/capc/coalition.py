@@ -35,7 +35,7 @@ from .network import Wire
 from .noise import counted, with_grid
 from .parties import Party, batch_rows
 from .querier import QueryingParty
-from .terms import Terms
+from .terms import Terms, longest_message
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Local:
         """Return the reply of a site."""
         del timeout  # nothing is slow here
         data = await self._simulation.carry(Envelope(self._name, to, encode(message)))
-        return decode(data, self._simulation.terms.most_bytes).or_raise(to)
+        return decode(data, longest_message(self._simulation.terms)).or_raise(to)
 
     async def open(self, peer: str, session: str) -> Wire:
         """Open the stream of a session that the peer expects."""
@@ -176,7 +176,7 @@ class Simulation:
         """Return the reply to a call; what tests of faults override."""
         if envelope.to not in self.programs:
             raise Disconnected(f"{envelope.to} is not running")
-        request = decode(envelope.data, self.terms.most_bytes)
+        request = decode(envelope.data, longest_message(self.terms))
         return encode(await self.programs[envelope.to].handle(envelope.sender, request))
 
 

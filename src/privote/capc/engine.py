@@ -100,8 +100,7 @@ class SecureEngine:
             The other side is gone, stalls, or runs something else; nothing is returned.
         """
         if not programs or len(programs) != len(inputs):
-            rule = f"must be one mapping for each of at least one program, of {len(programs)}"
-            raise InputError("inputs", rule, len(inputs))
+            raise InputError("inputs", "must be one mapping for each program", len(inputs))
         seconds = positive("deadline", deadline)
         _check(programs, side, inputs)
         try:

@@ -136,9 +136,8 @@ class PrivacyGuardian(Party):
         terms, labels = self.terms, len(self.terms.labels)
         masks = np.stack([run.masks[party][:, :labels] for party in parties], axis=1)
         if not terms.allowance:  # sums modulo 2^64
-            masks = terms.counted.steps * (
-                2 * masks.sum(axis=1) - offset(terms, run.querier, parties)
-            )
+            less = offset(terms, run.querier, parties)
+            masks = terms.counted.steps * (2 * masks.sum(axis=1) - less)
         # Nothing depends on the pad: it cancels, so no seed need repeat it.
         pad = np.frombuffer(secrets.token_bytes(8 * run.queries * labels), np.int64)
         noise = self._noise(run, parties)
@@ -146,23 +145,18 @@ class PrivacyGuardian(Party):
 
     def _noise(self, run: _Run, parties: tuple[str, ...]) -> dict[str, IntArray]:
         """Return this side's noise of the vote and, with a gate, of the gate."""
-        terms, shape = self.terms, (run.queries, len(self.terms.labels))
-        voters, noise, gate = (
-            len(terms.voters(run.querier)),
-            terms.counted.shared,
-            terms.mechanism.gate,
-        )
-        if noise is not None:
-            halves = [run.masks[party][:, shape[1] :] for party in parties]
+        counted, shape = self.terms.counted, (run.queries, len(self.terms.labels))
+        voters, gate = len(self.terms.voters(run.querier)), self.terms.mechanism.gate
+        if counted.shared is not None:
+            noise, halves = counted.shared, [run.masks[party][:, shape[1] :] for party in parties]
             # It was charged before it was known who takes part: no share may be missing.
             missing = range(voters - len(parties))
             halves += [noise.draw(voters, *shape, self.entropy) for _ in missing]
             both = zip(noise.gathered(halves).items(), noise.bars(voters), strict=True)
             return {name: part - bar for (name, part), bar in both}
-        link, unit = terms.counted.vote, terms.counted.unit
-        drawn = {"vote": vote_noise(link, voters, shape, self.entropy, unit)}
+        drawn = {"vote": vote_noise(counted.vote, voters, shape, self.entropy, counted.unit)}
         if gate is not None:
-            drawn["gate"] = gate_noise(gate, voters, shape, self.entropy, unit)
+            drawn["gate"] = gate_noise(gate, voters, shape, self.entropy, counted.unit)
         return drawn
 
     # -- the end -----------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from .._version import check_written, written
 from ..errors import InputError, LedgerError, PeerError, PrivoteError, StorageError
 from ..files import complete, locked
 from .programs import IntArray
-from .terms import Terms
+from .terms import MEANING, PROMISE, Terms
 
 REQUESTED, GRANTED, DECIDED, STORED = "requested", "granted", "decided", "stored"
 _FORMAT = 5
@@ -80,7 +80,7 @@ class _Journal:
         self._batches: dict[str, Entry] = {}
         if folder is None:  # of a simulation
             return
-        facts = {"kind": type(self).__name__, "promise": terms.promise(), "owner": owner}
+        facts = {"kind": type(self).__name__, "promise": terms.digest(PROMISE), "owner": owner}
         try:
             folder.mkdir(0o700, parents=True, exist_ok=True)
             self._lock = locked(folder / "lock", make=True)
@@ -191,7 +191,7 @@ class QuerierJournal(_Journal):
 
         It is keyed, so that whoever suspects certain rows cannot check.
         """
-        about = json.dumps([terms.meaning(), rows.shape]).encode()
+        about = json.dumps([terms.digest(MEANING), rows.shape]).encode()
         data = about + np.ascontiguousarray(rows, "<i8").tobytes()
         return hmac.new(bytes.fromhex(self.key), data, sha256).hexdigest()
 

@@ -170,34 +170,27 @@ def _linear_of(estimator: Any) -> tuple[Any, Any]:
         weights = weights / scale[:, None]
         return weights, bias - mean @ weights
     if hasattr(estimator, "estimators_"):
-        parts = [_one_label(index, one) for index, one in enumerate(estimator.estimators_)]
+        parts = [_one_label(each) for each in estimator.estimators_]
         width = max((len(weights) for weights, _ in parts), default=0)
         columns = [part if len(part) else np.zeros(width) for part, _ in parts]
         return np.array(columns).T, np.array([bias for _, bias in parts])
-    if hasattr(estimator, "coef_") and hasattr(estimator, "intercept_"):
-        if np.ndim(getattr(estimator, "classes_", 0)) and hasattr(estimator, "solver"):
-            _check_binary("estimator", estimator)
-        weights = np.atleast_2d(np.asarray(estimator.coef_, np.float64)).T
-        return weights, _broadcast("intercept_", estimator.intercept_, weights.shape[1])
-    raise InputError("estimator", "must be a fitted linear model", type(estimator).__name__)
+    if not hasattr(estimator, "coef_"):
+        raise InputError("estimator", "must be a fitted linear model", type(estimator).__name__)
+    if hasattr(estimator, "solver"):  # else each label has classes of its own
+        _one_label(estimator)
+    weights = np.atleast_2d(np.asarray(estimator.coef_, np.float64)).T
+    return weights, _broadcast("intercept_", estimator.intercept_, weights.shape[1])
 
 
-def _one_label(index: int, estimator: Any) -> tuple[Floats, float]:
+def _one_label(estimator: Any) -> tuple[Floats, float]:
     """Return (features,) and the bias of one label's classifier; constants have no weights."""
     constant = getattr(estimator, "y_", None)
     if constant is not None and not hasattr(estimator, "coef_"):
         return np.zeros(0), _SURE if bool(np.ravel(constant)[0]) else -_SURE
-    if not hasattr(estimator, "coef_") or np.shape(estimator.coef_)[0] != 1:
-        rule = f"must be a logistic regression of two classes for label {index}"
-        raise InputError("estimator", rule, type(estimator).__name__)
-    _check_binary(f"label {index} of estimator", estimator)
+    classes = np.asarray(getattr(estimator, "classes_", ())).tolist()
+    if not hasattr(estimator, "coef_") or classes not in ([0, 1], [False, True]):
+        raise InputError("estimator", "must be linear, with the classes 0 and 1", classes)
     return np.asarray(estimator.coef_[0], np.float64), float(np.ravel(estimator.intercept_)[0])
-
-
-def _check_binary(what: str, estimator: Any) -> None:
-    classes = np.asarray(estimator.classes_)
-    if classes.tolist() not in ([0, 1], [False, True]):
-        raise InputError(what, "must have the classes 0 and 1", classes.tolist())
 
 
 def _broadcast(name: str, value: Any, size: int) -> Floats:
@@ -219,7 +212,7 @@ def quantise_rows(X: Any, *, features: int, bound: float, bits: int) -> IntArray
 
     A feature x becomes round(2^bits x / bound).
     """
-    bound, unit = positive("bound", bound), _unit(bits)
+    bound, unit = positive("bound", bound), 1 << whole("bits", bits, most=_MOST_BITS)
     rows = np.clip(rows_of(X, features), -bound, bound)
     return np.asarray(np.rint(rows / bound * unit), np.float64).astype(np.int64)
 
@@ -239,11 +232,13 @@ def quantise_model(model: SiteModel, *, bound: float, bits: int) -> dict[str, In
     dict
         weights (features, labels) and bias (labels,), with the signs of the model's scores.
     """
-    bound, unit = positive("bound", bound), _unit(bits)
+    bound, unit = positive("bound", bound), 1 << whole("bits", bits, most=_MOST_BITS)
     weights, bias = model.weights * bound, model.bias - logit(model.thresholds)
     for precision in range(_WEIGHT_BITS, 0, -1):
         whole_weights, whole_bias = _signed(weights, bias, precision, unit)
-        if _reach(whole_weights, whole_bias, unit) < LIMIT:
+        # Python's integers: the smallest int64 has no absolute value among the others.
+        sizes, shifts = abs(whole_weights.astype(object)), abs(whole_bias.astype(object))
+        if max(unit * sizes.sum(axis=0) + shifts) < LIMIT:
             return {"weights": whole_weights, "bias": whole_bias}
     raise InputError("bits", "must keep every score below 2^62: use fewer", bits)
 
@@ -265,17 +260,6 @@ def _signed(weights: Floats, bias: Floats, bits: int, unit: int) -> tuple[IntArr
     # A bias that rounds to 0 without weights must keep its sign: 0 would be a yes.
     real = np.where((top == 0) & (bias < 0), -1.0, real)
     return whole_weights, np.rint(np.clip(real, -LIMIT, LIMIT)).astype(np.int64)
-
-
-def _reach(weights: IntArray, bias: IntArray, unit: int) -> int:
-    """Return the largest |x @ weights + bias| of any label, for inputs within ``unit``."""
-    # Python's integers: the smallest int64 has no absolute value among the others.
-    sizes, shifts = np.abs(weights.astype(object)), np.abs(bias.astype(object))
-    return max(int(total) for total in unit * sizes.sum(axis=0) + shifts)
-
-
-def _unit(bits: int) -> int:
-    return 1 << whole("bits", bits, most=_MOST_BITS)
 
 
 # -- training --------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import resource
 import ssl
 import struct
@@ -222,27 +223,24 @@ class Link:
 
 # -- gRPC ------------------------------------------------------------------------------------------
 
-#: What gRPC's words mean, for whoever connected: (part of its text, our sentence).
-_CLOSED = "it closed the connection: it may have stopped, or may not have pinned our certificate"
-_MEANINGS = (
-    ("certificate has expired", "its certificate has expired"),
-    ("certificate is not yet valid", "its certificate is not yet valid: check the clocks"),
-    ("Hostname Verification", "the certificate it presents is for another name"),
-    ("CERTIFICATE_VERIFY_FAILED", "its certificate is not the pinned one"),
-    ("Connection refused", "no program is listening there"),
-    ("Socket closed", _CLOSED),
-    ("Connection reset", _CLOSED),
-    ("Broken pipe", _CLOSED),
-)  # fmt: skip
+#: What gRPC's words mean, for whoever connected: a pattern in its text, and our sentence.
+_MEANINGS = {
+    "certificate has expired": "its certificate has expired",
+    "certificate is not yet valid": "its certificate is not yet valid: check the clocks",
+    "Hostname Verification": "the certificate it presents is for another name",
+    "CERTIFICATE_VERIFY_FAILED": "its certificate is not the pinned one",
+    "Connection refused": "no program is listening there",
+    "Socket closed|Connection reset|Broken pipe": "it closed the connection: it may have stopped, "
+    "or may not have pinned our certificate",
+    "Deadline Exceeded": "it did not answer in time",
+}
 
 
 def _cause(error: grpc.aio.AioRpcError) -> str:
     """Return what went wrong with a call, in one line."""
     details = str(error.details() or error.code().name)
-    if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
-        return "it did not answer in time"
-    meant = [meaning for part, meaning in _MEANINGS if part in details]
-    return meant[0] if meant else printable(details)[:300]
+    meant = (meaning for part, meaning in _MEANINGS.items() if re.search(part, details))
+    return next(meant, printable(details)[:300])
 
 
 def _options(most_message: int) -> list[tuple[str, int]]:

@@ -40,7 +40,7 @@ from .models import SiteModel
 from .network import Network
 from .parties import Party, batch_rows
 from .querier import QueryingParty
-from .terms import Terms
+from .terms import PROMISE, Terms, longest_message
 
 _MOST_BYTES = 1 << 20  # of a TOML file
 _ADDRESS = r"^([A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:]{2,45}\]):[0-9]{1,5}\Z"
@@ -145,7 +145,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             trust=Trust(self.trust),
             addresses={other: self.addresses[other] for other in self.callees(role)},
             callers=frozenset(callers) - {self.name},
-            most_message=self.terms.most_bytes,
+            most_message=longest_message(self.terms),
             most_calls=2 * self.max_concurrent + 8,
         )
 
@@ -160,7 +160,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             return QueryingParty(*common, slots, journal=journal)
         assert self.ledger is not None
         # One for each promise: who goes back to earlier terms must find what was counted then.
-        beside = f"{self.ledger.name}.{self.terms.promise()[:12]}.journal"
+        beside = f"{self.ledger.name}.{self.terms.digest(PROMISE)[:12]}.journal"
         kept = GuardianJournal(self.ledger.with_name(beside), self.terms, self.name)
         return PrivacyGuardian(*common, slots, ledger=Ledger.open(self.ledger), journal=kept)
 

@@ -26,9 +26,12 @@ Whole = Annotated[int, Meta(ge=1)]
 Positive = Annotated[float, Meta(gt=1e-150, lt=1e150)]
 Texts = Annotated[tuple[Annotated[str, Meta(pattern=r"\S")], ...], Meta(min_length=1)]
 Names = Annotated[tuple[Name, ...], Meta(min_length=1)]
-_PROMISE = frozenset(
+#: What the promise to the answering parties rests on. Other terms (time-outs, the longest batch)
+#: may change without a charge being lost.
+PROMISE = frozenset(
     ("labels", "mechanism", "guarantee", "epsilon", "delta", "parties", "queriers", "noise")
 )
+MEANING = PROMISE | {"features", "embedding", "bound", "bits"}  # of the labels of given rows
 _LARGEST_NOISE = 1 << 50  # forty times it and any margin add up within an int64
 
 
@@ -170,11 +173,6 @@ class Terms:
         """Whether every answering party has an allowance of contributions."""
         return self.guarantee == "allowance"
 
-    @property
-    def most_bytes(self) -> int:
-        """The longest message there can be: a batch of masks, and halves of noise beside them."""
-        return HEAD_BYTES + 8 * self.most_queries * len(self.labels) * (1 + self.counted.parts)
-
     # -- as plain data -----------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
@@ -206,25 +204,13 @@ class Terms:
             why = str(error).replace("Terms.__init__() ", "")
             raise InputError(f"terms are not complete: {why}") from None
 
-    def digest(self) -> str:
-        """Return a digest of everything in the terms."""
-        return _digest(self.to_dict())
-
-    def promise(self) -> str:
-        """Return a digest of what the promise to the answering parties rests on.
-
-        Other terms (time-outs, the longest batch) may change without a charge being lost.
-        """
-        return self._digest_of(_PROMISE)
-
-    def meaning(self) -> str:
-        """Return a digest of what the labels of given rows mean."""
-        return self._digest_of(_PROMISE | {"features", "embedding", "bound", "bits"})
-
-    def _digest_of(self, names: frozenset[str]) -> str:
-        return _digest({key: value for key, value in self.to_dict().items() if key in names})
+    def digest(self, names: frozenset[str] | None = None) -> str:
+        """Return a digest of the terms, or of those with these names."""
+        plain = {key: each for key, each in self.to_dict().items() if not names or key in names}
+        text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _digest(plain: dict[str, Any]) -> str:
-    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+def longest_message(terms: Terms) -> int:
+    """Return the bytes of the longest message: a batch of masks, and halves of noise beside."""
+    return HEAD_BYTES + 8 * terms.most_queries * len(terms.labels) * (1 + terms.counted.parts)

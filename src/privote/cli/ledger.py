@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json as jsonlib
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from privote.errors import InputError, LedgerError, StorageError
+from privote.errors import InputError, LedgerError, StorageError, masked
 
 from . import options
 from .output import print_facts, print_json, print_result, print_table, say
@@ -27,14 +26,11 @@ app = typer.Typer(
 )
 
 
-@contextmanager
-def _opened(path: str, beside: str | None) -> Iterator[tuple[Ledger, str]]:
-    """Yield the ledger and what it is called on a screen: never with a password."""
+def _opened(path: str, beside: str | None) -> AbstractContextManager[Ledger]:
+    """Return the ledger, to read; it is closed with the context."""
     from privote.ledger import Ledger, Location
 
-    place = Location.of(path, beside)
-    with closing(Ledger.open(place, readonly=True)) as ledger:
-        yield ledger, place.shown
+    return closing(Ledger.open(Location.of(path, beside), readonly=True))
 
 
 @app.command()
@@ -99,7 +95,7 @@ def show(ledger: str, *, beside: str | None = None, json: bool = False) -> None:
     ledger
         The ledger: a file, or a postgresql:// address with --beside.
     """
-    with _opened(ledger, beside) as (book, name):
+    with _opened(ledger, beside) as book:
         facts: dict[str, Any] = {"entries": book.published(), "runs": _runs(book)}
         facts |= {"budgets": book.standing(), "allowances": _left(book)}
         facts |= {"restored": book.state.restored, "chargeable": book.state.replaced}
@@ -109,7 +105,7 @@ def show(ledger: str, *, beside: str | None = None, json: bool = False) -> None:
     many, entries = len(facts["runs"]), len(facts["entries"])
     budgets = [{n: v for n, v in row.items() if n != "still"} for row in facts["budgets"]]
     tables = {
-        f"{name}: {many} run{'s' * (many != 1)} in {entries} entries": facts["runs"],
+        f"{masked(ledger)}: {many} run{'s' * (many != 1)} in {entries} entries": facts["runs"],
         "Budgets": budgets,
         "Queries left in learnt allowances, at no further charge": facts["allowances"],
     }
@@ -184,15 +180,15 @@ def verify(ledger: str, *, beside: str | None = None, json: bool = False) -> Non
         The ledger, or a backup of one.
     """
     from privote.ledger import Location
-    from privote.ledger.backup import verify_backup
+    from privote.ledger.backup import read_backup
 
     place = Location.of(ledger, beside)
     beside_it = place.key.exists() or place.head.exists()
     try:
         if place.file.is_file() and place.address is None and not beside_it:
-            name, verified = place.shown, verify_backup(place.file)
+            verified = read_backup(place.file).verification
         else:
-            with _opened(ledger, beside) as (book, name):
+            with _opened(ledger, beside) as book:
                 verified = book.verify()
         facts = {"entries": verified.entries, "head": verified.head}
         problems = list(verified.problems)
@@ -203,7 +199,7 @@ def verify(ledger: str, *, beside: str | None = None, json: bool = False) -> Non
     if json:
         print_json({"ok": not problems, **facts, "problems": problems})
     elif not problems:
-        print_facts(facts, title=f"{name}: nothing is wrong")
+        print_facts(facts, title=f"{place.shown}: nothing is wrong")
     if problems:
         say(f"error: {'; '.join(problems)}", err=True)
         raise typer.Exit(LedgerError.exit_code)
@@ -244,11 +240,11 @@ def check(
     paths = [path for file in files for path in _files_in(file)]
     export = read_signed(Path(ledger)) if beside is None and Path(ledger).is_file() else None
     if export is None:
-        with _opened(ledger, beside) as (book, name):
+        with _opened(ledger, beside) as book:
             verified = book.verify()
             if verified.problems:
                 raise LedgerError("; ".join(verified.problems))
-            findings = {path: book.check(*_digests(path)) for path in paths}
+            name, findings = masked(ledger), {path: book.check(*_digests(path)) for path in paths}
     else:
         name = f"an export of {export.facts['made_at']}, signed with key {export.fingerprint}"
         findings = {path: export.check(*_digests(path)) for path in paths}
@@ -277,23 +273,22 @@ def _files_in(path: Path) -> list[Path]:
     )
 
 
-def _digests(path: Path) -> list[str]:
+def _digests(path: Path) -> set[str]:
     """Return the digests by which a ledger may know a file."""
     from privote.files import check_file
     from privote.ledger import digest_of_text
     from privote.release import Release
 
     content = check_file(path, "files").read_bytes()
-    digests = [sha256(content).hexdigest()]
+    digests = {sha256(content).hexdigest()}
     if path.suffix == ".npz":
         # It loads only if its labels are what these facts say was drawn, or are made of it.
         facts = jsonlib.dumps(Release.load(path).guarantee.facts(), sort_keys=True)
-        return [*digests, digest_of_text(facts)]
+        return digests | {digest_of_text(facts)}
     try:
-        text = content.decode()
+        return digests | {digest_of_text(content.decode())}
     except UnicodeDecodeError:
         return digests
-    return [*digests, digest_of_text(text)]
 
 
 @app.command()
@@ -343,7 +338,7 @@ def export(
         raise InputError("give --output, --signed or --registry")
     place = Location.of(ledger, beside)
     outputs = Outputs(force=force, keep=[place.file, place.key, place.head])
-    with _opened(ledger, beside) as (book, _):
+    with _opened(ledger, beside) as book:
         facts = public_facts(book, operators=operators)
         written = {"entries": len(facts["entries"]), "verified": facts["verified"]}
         if signed is not None:
@@ -418,7 +413,7 @@ def backup(
     own = (place.file, place.key, place.head)
     with (
         claimed(output, force=force, suffixes=(), keep=own, owner_only=True) as draft,
-        _opened(ledger, beside) as (book, _),
+        _opened(ledger, beside) as book,
     ):
         draft.unlink()  # a backup is a file of its own making
         own_key, entries = book.backup(draft), book.verify().entries

@@ -10,7 +10,7 @@ from privote.accounting.allowance import line, mu_of_budget
 from privote.accounting.renyi import DEFAULT_ORDERS, Floats, rounded_up
 from privote.guarantees import PERSON, RECORD
 from privote.ledger import Account, Budget, Ledger, Request
-from privote.ledger.admission import continued, still
+from privote.ledger.events import continued, still
 
 from .output import print_json, say
 

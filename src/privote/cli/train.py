@@ -19,7 +19,8 @@ from . import options
 from .output import command_of, print_bill, print_json, print_result, print_table, say, stages
 
 if TYPE_CHECKING:
-    from privote.learning.jobs import Judgement, Outcome
+    from privote.learning.jobs import Job, Judgement, Outcome
+    from privote.ledger import Account
 
 _ASKED = (
     *("embedding", "student", "network", "epochs", "steps", "sample_rate", "schedule"),
@@ -30,7 +31,6 @@ _JOB = (
     *("id_column", "group_column", "size", "weights", "device", "cache", "electorate", "seed"),
 )
 _SIX = "{:.6g}"  # digits of a probability
-_RULES = ("prevalence", "tuned")  # for a teacher's probabilities
 
 
 def votes(
@@ -259,8 +259,8 @@ def train(
     teachers
         Number of teachers; default: set from the number of records and the budget.
     threshold : RULE
-        How a teacher's probabilities become votes: prevalence (the default), tuned, P, or P,P,...
-        (one per label).
+        How a teacher's probabilities become votes: prevalence (the default), P, or P,P,... (one
+        per label).
     embedding : NAME
         How rows are transformed first: auto (the default), pca:K or std:K; for word counts tfidf or
         lsa:K. Fitted on public rows only. For pictures: efficientnet-lite0 (the default), -lite1 or
@@ -309,38 +309,14 @@ def train(
         which runs when it is imported. Default: noisy tallies, as `privote label` releases them.
     """
     from privote.guarantees import OWNER_ONLY
-    from privote.learning.jobs import Job, trained
-    from privote.learning.scoring import Holdout
-    from privote.ledger import Budget
+    from privote.learning.jobs import trained
 
     from .files import claimed_folder
-    from .look import gaussian, look, print_look
 
-    rule: Any = threshold if threshold in _RULES else options.numbers("threshold", threshold)
-    asked = {name: ctx.params[name] for name in _ASKED} | {"threshold": rule}
-    asked |= {"n_teachers": teachers, "n_jobs": jobs, "frozen": frozen or None}
-    asked["mechanism"] = options.mechanism_of(ctx.params)
     account = options.account_of(ledger, beside, dataset, budget)
-    if score is not None and holdout is None:
-        raise InputError("score", "needs `holdout`", score)
-    if electorate is not None and ledger is None:
-        raise InputError("electorate", "needs `ledger`")
-    job = Job(
-        **{name: ctx.params[name] for name in _JOB},
-        labels=options.names(labels) or (),
-        columns=options.names(columns),
-        account=account,
-        holdout=None if holdout is None else Holdout(share=holdout, epsilon=score),
-        settings={name: value for name, value in asked.items() if value is not None},
-    )
-    if score is not None:
-        parts = f"epsilon {epsilon - score:g} for the model and {score:g} for its score"
-        cost = {"cost": f"This run costs {parts}, charged one after the other.", "expected": []}
-        print_look(cost, stop=dry_run, json=json)
-    elif dry_run or not (resume or electorate):
-        request = gaussian(account, Budget(epsilon=epsilon, delta=delta), group_column is not None)
-        with nullcontext() if dry_run else suppress(BudgetError):  # the ledger itself decides
-            print_look(look(request, account), stop=dry_run, json=json)
+    job = _job(ctx.params, account)
+    if dry_run or not (resume or electorate):
+        _look(job, account, stop=dry_run, json=json)
     if dry_run:
         return
     command = command_of(ctx)
@@ -365,21 +341,62 @@ def train(
     say(f"Written to {output}: {', '.join(written)}")
 
 
+def _job(given: Mapping[str, Any], account: Account) -> Job:
+    """Return what was asked for."""
+    from privote.learning.jobs import Job
+    from privote.learning.scoring import Holdout
+
+    threshold, holdout, score = given["threshold"], given["holdout"], given["score"]
+    if score is not None and holdout is None:
+        raise InputError("score", "needs `holdout`", score)
+    if given["electorate"] is not None and account.ledger is None:
+        raise InputError("electorate", "needs `ledger`")
+    settings = {
+        **{name: given[name] for name in _ASKED},
+        "threshold": threshold
+        if threshold == "prevalence"
+        else options.numbers("threshold", threshold),
+        "n_teachers": given["teachers"],
+        "n_jobs": given["jobs"],
+        "frozen": given["frozen"] or None,
+        "mechanism": options.mechanism_of(given),
+    }
+    return Job(
+        **{name: given[name] for name in _JOB},
+        labels=options.names(given["labels"]) or (),
+        columns=options.names(given["columns"]),
+        account=account,
+        holdout=None if holdout is None else Holdout(share=holdout, epsilon=score),
+        settings={name: value for name, value in settings.items() if value is not None},
+    )
+
+
+def _look(job: Job, account: Account, *, stop: bool, json: bool) -> None:
+    """Say what a training costs, and what it leaves, before it is charged."""
+    from privote.accounting.renyi import rounded_up
+    from privote.ledger import Budget
+
+    from .look import gaussian, look, print_look
+
+    if job.score:
+        parts = f"{rounded_up(job.epsilon - job.score)} for the model and {rounded_up(job.score)}"
+        text = f"This run costs epsilon {parts} for its score, charged one after the other."
+        print_look({"cost": text, "expected": []}, stop=stop, json=json)
+        return
+    cost = Budget(epsilon=job.epsilon, delta=job.delta)
+    with nullcontext() if stop else suppress(BudgetError):  # the ledger itself decides
+        request = gaussian(account, cost, job.group_column is not None)
+        print_look(look(request, account), stop=stop, json=json)
+
+
 def _write(outcome: Outcome, output: Path, command: str) -> Mapping[str, str]:
     """Write everything that comes of a training, whole; return the digests of the files."""
     from privote.files import complete, digests_of, write_statement
     from privote.learning import save_student
-    from privote.learning.pictures import PictureEncoder
     from privote.report import training as pages
-    from privote.report.forms import model_card
     from privote.report.tables import plain
-    from privote.votes.cells import cell_of
 
-    from .files import write_csv
-
-    fitted = outcome.fitted
-    names = ["statement.txt", "statement.json", "report.html", "README.md"]
-    model = output / pages.MODEL
+    fitted, model = outcome.fitted, output / pages.MODEL
     save_student(
         model,
         outcome.model,
@@ -392,15 +409,9 @@ def _write(outcome: Outcome, output: Path, command: str) -> Mapping[str, str]:
         doubtful=fitted.doubtful_,
     )
     digest = digests_of([model])[pages.MODEL]
+    names = ["statement.txt", "statement.json", "report.html", "README.md"]
     if outcome.release is not None and outcome.public_rows is not None:
-        called = outcome.public_names
-        rows = zip(outcome.public_rows.tolist(), outcome.release.labels.tolist(), strict=True)
-        lines = (
-            [row, cell_of(str(row if called is None else called[row])), *labels]
-            for row, labels in rows
-        )
-        with complete(output / "labels.csv", force=True) as part:
-            write_csv(part, ["row", "id", *outcome.label_names], lines)
+        _write_labels(output / "labels.csv", outcome)
         names.append("labels.csv")
     if outcome.score is not None:
         text, score = outcome.score.guarantee.statement(), plain(outcome.score.facts())
@@ -410,17 +421,32 @@ def _write(outcome: Outcome, output: Path, command: str) -> Mapping[str, str]:
     write_statement(outcome.guarantee.statement(), facts, output / "statement.txt")
     with complete(output / "report.html", force=True) as part:
         pages.write_training_page(part, outcome, digest=digest, command=command)
-    task = f"{'image' if isinstance(fitted.encoder_, PictureEncoder) else 'tabular'}-classification"
     with complete(output / "README.md", force=True) as part:
-        facts_known = pages.about(outcome, digest)
-        card = model_card(outcome.guarantee, facts_known, outcome.label_names, task)
-        part.write_text(card, encoding="utf-8")
+        part.write_text(pages.card_of(outcome, digest), encoding="utf-8")
     if outcome.sealed and outcome.judgement is not None:
         with complete(output / pages.OWNERS_PAGE, force=True, owner_only=True) as part:
             pages.write_owners_page(part, outcome.judgement)
         with complete(output / pages.OWNERS, force=True, owner_only=True) as part:
             part.write_text(_of_owner(outcome.judgement), encoding="utf-8")
     return digests_of([model, *(output / name for name in names)])
+
+
+def _write_labels(path: Path, outcome: Outcome) -> None:
+    """Write the labels of public rows, with their numbers and names."""
+    from privote.files import complete
+    from privote.votes.cells import cell_of
+
+    from .files import write_csv
+
+    assert outcome.public_rows is not None
+    assert outcome.release is not None
+    called = outcome.public_names
+    rows = zip(outcome.public_rows.tolist(), outcome.release.labels.tolist(), strict=True)
+    lines = (
+        [row, cell_of(str(row if called is None else called[row])), *labels] for row, labels in rows
+    )
+    with complete(path, force=True) as part:
+        write_csv(part, ["row", "id", *outcome.label_names], lines)
 
 
 def _of_owner(judgement: Judgement) -> str:

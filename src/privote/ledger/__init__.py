@@ -14,13 +14,14 @@ import json
 import os
 import platform
 import secrets
+import threading
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from ..errors import (
     BudgetError,
@@ -32,24 +33,11 @@ from ..errors import (
     PrivoteWarning,
 )
 from ..votes.names import folded
-from .admission import (
+from .backup import read_backup, restore, write_backup
+from .chain import Anchor, Chain, Verification, canonical, now, verify
+from .events import (
     Account,
     AllowanceRequest,
-    Request,
-    admit,
-    after,
-    authorise,
-    continued,
-    nothing_left,
-    pays,
-    raised,
-    seats_of,
-    still,
-)
-from .backup import read_backup, restore, write_backup
-from .book import Book
-from .chain import Chain, Verification, canonical, verify
-from .events import (
     AllowanceState,
     Budget,
     BudgetScope,
@@ -58,18 +46,30 @@ from .events import (
     Committed,
     Counts,
     Delivered,
+    Event,
     LedgerState,
     Replaced,
+    Request,
     Reserved,
     Restored,
     RunState,
     Standing,
     TakenOver,
+    admit,
+    after,
+    authorise,
+    continued,
+    decoded,
+    nothing_left,
     packed,
+    pays,
+    raised,
+    seats_of,
+    still,
 )
 from .location import Location
 from .outbox import Outbox, Outcome, digest_of, digest_of_text
-from .store import CommittedError, MemoryStore
+from .store import START, CommittedError, Head, LostError, Row, Store, UnsettledError
 
 __all__ = [
     "Account",
@@ -100,7 +100,15 @@ class Finding(NamedTuple):
     status: str
 
 
-class Ledger(Book):
+class _KnownBy(NamedTuple):
+    """Keyed digests: of a run's terms and output, of its allowance's, and of voters' names."""
+
+    key: str
+    scheme: str | None
+    roll: list[str] | None
+
+
+class Ledger:
     """An append-only record of charges that survives crashes and reveals tampering.
 
     Open a file, or a PostgreSQL database, with :meth:`open`. Threads may share a ledger. A forked
@@ -116,7 +124,23 @@ class Ledger(Book):
     [('ward 3', 0.0)]
     """
 
-    location: Location | None = None
+    def __init__(
+        self,
+        location: Location | None = None,
+        parts: tuple[Store, Chain, Anchor] | None = None,
+        *,
+        readonly: bool = False,
+    ) -> None:
+        self.location, self._readonly = location, readonly
+        self._store: Store | None = None
+        self._anchor: Anchor | None = None
+        self._chain = Chain()
+        if parts is not None:
+            self._store, self._chain, self._anchor = parts
+        self._state, self._head = LedgerState(), (0, START)
+        self._events: list[tuple[str, Event]] = []  # without a store they are all there is
+        self._added: list[Row] | None = None  # in this transaction; None outside of one
+        self._process, self._lock, self._closed = os.getpid(), threading.RLock(), False
 
     @classmethod
     def open(
@@ -131,18 +155,16 @@ class Ledger(Book):
 
         With ``create``, make it if it is not there. Beside ``name.db`` lie ``name.db.key`` (keep it
         secret) and ``name.db.head`` (the anchor); for a database, ``beside`` says beside what. With
-        ``readonly`` nothing is written and no lock is taken, so a copy on read-only media will do.
+        ``readonly`` nothing is written, so a copy on read-only media will do.
         """
         location = Location.of(path, beside)
-        store, chain, anchor = location.open(create=create, readonly=readonly)
-        ledger = cls(store, chain, anchor, readonly=readonly)
-        ledger.location = location
-        return ledger
+        parts = location.open_reader() if readonly else location.open(create=create)
+        return cls(location, parts, readonly=readonly)
 
     @classmethod
     def in_memory(cls) -> Ledger:
         """Return a ledger for the budget of one call: the same rules, nothing outlives it."""
-        return cls(MemoryStore(), Chain(), None)
+        return cls()
 
     @classmethod
     def at(cls, place: Any, *, create: bool = True) -> AbstractContextManager[Ledger]:
@@ -157,12 +179,152 @@ class Ledger(Book):
     @property
     def is_persistent(self) -> bool:
         """Whether it outlives this object."""
-        return self._anchor is not None
+        return self.location is not None
 
     def close(self) -> None:
         """Let go of the file."""
         if os.getpid() == self._process:  # a fork must not hang up for the one that opened it
-            self._store.close()
+            if self._store is not None:
+                self._store.close()
+            self._store, self._closed = None, True
+
+    # A copy would let the same budget be spent twice.
+    def _refuse(self, *_: object) -> NoReturn:
+        raise TypeError("a Ledger cannot be copied or pickled: open it again from its file")
+
+    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
+
+    # -- entries -----------------------------------------------------------------------------------
+
+    @property
+    def _turn(self) -> threading.RLock:
+        """The lock that lets in one thread at a time, of the process that opened the ledger.
+
+        A fork copies what is in memory, so it would be spent twice, and two processes would talk
+        over one connection.
+        """
+        if os.getpid() != self._process:  # before the lock: another thread's may be copied, held
+            raise LedgerError(
+                "the ledger was open when this process was forked: open it in a new process. A "
+                "ledger without a file belongs to the process that made it"
+            )
+        if self._closed:
+            raise LedgerError("the ledger is closed")
+        return self._lock
+
+    @property
+    def state(self) -> LedgerState:
+        """What all entries add up to now; takes no lock of the database's."""
+        with self._turn:
+            for row in () if self._store is None else self._store.rows(after=self._head[0]):
+                self._chain.check(self._head, row)
+                head = (row.number, row.digest)
+                self._state.add(head, row.at, decoded(row.body, row.sealed))
+                self._head = head
+            return self._state
+
+    @contextmanager
+    def transaction(self) -> Iterator[LedgerState]:
+        """Hold the ledger's only lock; what is appended inside is on disk when the block ends.
+
+        What was appended is read back before the commit and after it: a trigger or a rule of the
+        database's can drop a row without a word. The anchor is written twice around the commit, so
+        a crash in between leaves a state that is recognised.
+        """
+        with self._turn:
+            if self._readonly:
+                raise LedgerError("the ledger was opened for reading only")
+            if self._added is not None:
+                raise LedgerError("the ledger is already being written by this thread")
+            before, lost, count = self._head, None, len(self._events)
+            added: list[Row] = []
+            try:
+                try:  # an interrupt between two lines of `try` is caught by neither
+                    self._added = added
+                    if self._store is None or self._anchor is None:
+                        yield self._state
+                        return
+                    with self._store.transaction():
+                        before, state = self._store.head(), self.state
+                        # A file put in the place of an open one would take charges that nobody
+                        # else ever sees.
+                        self._anchor.check(self._store, before)
+                        if before != self._head:
+                            raise LedgerError("the ledger was rolled back while it was open")
+                        yield state
+                        if added:
+                            if self._store.rows(before[0]) != added:
+                                raise LedgerError("the database changed what was entered")
+                            self._anchor.write(before, self._head)  # announced, then committed
+                except UnsettledError as error:
+                    lost = error
+                if added:
+                    self._settle(before, added, lost)
+                self._added = None  # here and below: an interrupt may hit either line
+            except BaseException:
+                self._undo(count)
+                raise
+            finally:
+                self._added = None
+
+    def _undo(self, count: int) -> None:
+        """Forget what a transaction added that failed: what is stored is read anew."""
+        del self._events[count:]
+        self._state, self._head = LedgerState(), (0, START)
+        for number, (at, event) in enumerate(self._events, 1):
+            self._head = (number, "")
+            self._state.add(self._head, at, event)
+
+    def _settle(self, before: Head, added: Sequence[Row], lost: UnsettledError | None) -> None:
+        """Read back what was committed, and anchor it; raise unless it is there.
+
+        Where the answer to the commit was lost, this finds out what became of it: under the lock,
+        which the broken session held until it had committed or was undone. Nothing is tried twice,
+        so nothing is charged twice. Where others have anchored more by now, that stays.
+        """
+        store, anchor, after = self._store, self._anchor, (added[-1].number, added[-1].digest)
+        assert store is not None
+        assert anchor is not None
+        try:
+            if lost is not None:
+                store.reconnect()
+            with store.transaction():
+                there = store.rows(before[0], after[0]) == added
+                if there and anchor.check(store, store.head()) == [before, after]:
+                    anchor.write(after)
+        except LedgerError as error:
+            raise CommittedError(
+                f"entry {after[0]} was being committed, and then: {error}. If it is in the ledger, "
+                "it counts"
+            ) from None
+        if not there and lost is not None:
+            raise LostError(
+                f"the connection broke ({lost}) before the entry was committed: nothing was "
+                "charged or released"
+            )
+        if not there:
+            raise CommittedError(f"the database changed entry {after[0]}: run verify")
+
+    def append(self, event: Event) -> int:
+        """Add an event, inside a transaction; return its entry."""
+        if self._added is None:
+            raise LedgerError("append outside a transaction")
+        if not (self._state.replaced or isinstance(event, Replaced)):
+            raise LedgerError(
+                "this ledger was restored from a backup, and its original may still be charged: "
+                "read it, or say that the original is gone (`privote ledger restore --replace`)"
+            )
+        if self._store is None:
+            at = now()
+            self._events.append((at, event))
+            self._head = (len(self._events), "")
+        else:
+            row = self._chain.enter(self._head, event)
+            self._store.append(row)
+            self._added.append(row)
+            self._head, at = (row.number, row.digest), row.at
+        self._state.add(self._head, at, event)
+        return self._head[0]
 
     # -- budgets -----------------------------------------------------------------------------------
 
@@ -175,7 +337,6 @@ class Ledger(Book):
         if not isinstance(budget, Budget):
             raise InputError("budget", "must be a privote.Budget", budget)
         with self.transaction() as state:
-            self._check_original(state)
             self.append(raised(state, budget, state.known(dataset)))
             return state.scopes[state.known(dataset)].budget
 
@@ -185,39 +346,46 @@ class Ledger(Book):
 
     def charge(self, state: LedgerState, request: Request, **facts: Any) -> int:
         """Append the charge of a run, inside a transaction; return its entry."""
-        self._check_original(state)
         *budget, charge = admit(state, request)
         for event in budget:
             if self.is_persistent and request.price and event.epsilon == request.cost.epsilon:
                 warnings.warn(nothing_left(event), PrivoteWarning, stacklevel=2)
             self.append(event)
+        allowance = request.allowance
+        if allowance is not None:
+            limits = [] if allowance.wanted is None else allowance.wanted.tolist()
+            scheme = self._known_by(request).scheme
+            facts = {
+                "account": scheme if allowance.lasts else f"{scheme}, for one run",
+                "voters": allowance.voters,
+                "allowance": limits[0] if len({*limits}) == 1 else limits or None,
+                "planned": allowance.planned,
+                "roll": self._known_by(request).roll,
+                **facts,
+            }
         return self.append(replace(charge, **facts))
-
-    @staticmethod
-    def _check_original(state: LedgerState) -> None:
-        if not state.replaced:
-            raise LedgerError(
-                "this ledger was restored from a backup, and its original may still be charged: "
-                "read it, or say that the original is gone (`privote ledger restore --replace`)"
-            )
 
     # -- runs --------------------------------------------------------------------------------------
 
-    def key_of(self, request: Request) -> str:
-        """Return what a run is known by: a keyed digest of its public terms and its output."""
-        allowance, limits = request.allowance, None
-        if allowance is not None and allowance.wanted is not None:
-            limits = allowance.wanted.tolist()
-        terms = [*self._terms(request), request.protects, request.terms, request.output, limits]
-        return self._chain.seal(canonical([*terms, self._digests(allowance)]))[:32]
-
-    def _terms(self, request: Request) -> list[Any]:
-        cost, dataset = request.cost, folded(self.state.known(request.dataset))
-        return [dataset, cost.epsilon, cost.delta, request.guarantee, request.simulated]
+    def _known_by(self, request: Request) -> _KnownBy:
+        """Return keyed digests of what a run and its allowance are known by."""
+        allowance, cost = request.allowance, request.cost
+        dataset = folded(self._state.known(request.dataset))
+        terms = [dataset, cost.epsilon, cost.delta, request.guarantee, request.simulated]
+        limits = scheme = roll = None
+        if allowance is not None:
+            if allowance.wanted is not None:
+                limits = allowance.wanted.tolist()
+            if allowance.names is not None:
+                roll = [self.name_voter(name) for name in allowance.names]
+            whom = allowance.voters if roll is None else "by name"
+            scheme = self._chain.seal(canonical([*terms, allowance.terms, whom]))[:32]
+        terms += [request.protects, request.terms, request.output, limits, roll]
+        return _KnownBy(self._chain.seal(canonical(terms))[:32], scheme, roll)
 
     def find(self, request: Request) -> RunState | None:
         """Return the last run with these public terms and this output."""
-        return self.state.latest(self.key_of(request))
+        return self.state.latest(self._known_by(request).key)
 
     def reserve(self, request: Request, *, resume: bool = False) -> Run:
         """Charge a run, or go on with its allowance, and hold it; with ``resume`` take it over.
@@ -237,16 +405,19 @@ class Ledger(Book):
         """
         if resume and not self.is_persistent:
             raise InputError("resume", "needs a `ledger`: without one nothing outlives a call")
-        key, holder, outcome = self.key_of(request), secrets.token_hex(8), None
+        holder, outcome = secrets.token_hex(8), None
         outbox: Outbox | None = None
         try:
             with self.transaction() as state:
-                self._sweep(state)
+                for box in () if self.location is None else Outbox.beside(self.location.file):
+                    left = state.runs.get(box.run)
+                    if left is None or left.finished:  # finished, or never reserved
+                        box.remove()
+                key = self._known_by(request).key
                 run = state.latest(key)
                 if run is None or (not resume and run.finished):
                     number = self._reserve(state, request, key, holder)
                 elif resume:
-                    self._check_original(state)
                     number, outcome = run.number, self._take_over(run, request, holder)
                 else:
                     raise BudgetError(
@@ -267,9 +438,8 @@ class Ledger(Book):
         charge = self.allowance_for(state, request)
         account = None if charge is None else state.accounts[charge]
         if charge is None or account is None:
-            charge = self.charge(state, request, **self.allowance_facts(request))
+            charge = self.charge(state, request)
         else:
-            self._check_original(state)
             authorise(state, request)
             assert request.allowance is not None
             continued(account, request.allowance)
@@ -312,13 +482,6 @@ class Ledger(Book):
         self.append(TakenOver(run=run.number, holder=holder, operator=_operator(request.output)))
         return outcome
 
-    def _sweep(self, state: LedgerState) -> None:
-        """Remove outboxes of runs that are finished, or were never reserved; under the lock."""
-        for outbox in () if self.location is None else Outbox.beside(self.location.file):
-            run = state.runs.get(outbox.run)
-            if run is None or run.finished:
-                outbox.remove()
-
     def abandon(self, run: int) -> None:
         """End a run that is open, without a draw; it stays charged."""
         with self.transaction() as state:
@@ -329,31 +492,6 @@ class Ledger(Book):
 
     # -- allowances --------------------------------------------------------------------------------
 
-    def _digests(self, wanted: AllowanceRequest | None) -> list[str] | None:
-        if wanted is None or wanted.names is None:
-            return None
-        return [self.name_voter(name) for name in wanted.names]
-
-    def _scheme(self, request: Request, wanted: AllowanceRequest) -> str:
-        """Return a keyed digest of what an allowance is for."""
-        named = wanted.voters if wanted.names is None else "by name"
-        return self._chain.seal(canonical([*self._terms(request), wanted.terms, named]))[:32]
-
-    def allowance_facts(self, request: Request) -> dict[str, Any]:
-        """Return what the charge of a new allowance says."""
-        wanted = request.allowance
-        if wanted is None:
-            return {}
-        limits = [] if wanted.wanted is None else wanted.wanted.tolist()
-        scheme = self._scheme(request, wanted)
-        return {
-            "account": scheme if wanted.lasts else f"{scheme}, for one run",
-            "voters": wanted.voters,
-            "allowance": limits[0] if len({*limits}) == 1 else limits or None,
-            "planned": wanted.planned,
-            "roll": self._digests(wanted),
-        }
-
     def allowance_for(self, state: LedgerState, request: Request) -> int | None:
         """Return the charge whose allowance pays for a run; None where it needs one of its own.
 
@@ -363,9 +501,9 @@ class Ledger(Book):
         wanted = request.allowance
         if wanted is None or not wanted.lasts:
             return None
-        scheme, digests = self._scheme(request, wanted), self._digests(wanted)
+        known = self._known_by(request)
         for charge, account in reversed(state.accounts.items()):
-            if account.charge.account == scheme and pays(account, wanted, digests):
+            if account.charge.account == known.scheme and pays(account, wanted, known.roll):
                 return charge
         return None
 
@@ -402,15 +540,18 @@ class Ledger(Book):
     def published(self) -> list[dict[str, Any]]:
         """Return the entries as they may be shown: nothing that depends on votes."""
         with self._turn:
+            if self._store is None:
+                entries = enumerate(self._events, 1)
+                return [
+                    {"number": number, "at": at, "digest": "", **event.encoded()[0]}
+                    for number, (at, event) in entries
+                ]
             rows = self._store.rows()
+        entry = [{"number": row.number, "at": row.at, "digest": row.digest} for row in rows]
+        bodies = [json.loads(row.body) for row in rows]
         return [
-            {
-                "number": row.number,
-                "at": row.at,
-                "digest": row.digest,
-                **{name: value for name, value in json.loads(row.body).items() if name != "seal"},
-            }
-            for row in rows
+            {**each, **{name: value for name, value in body.items() if name != "seal"}}
+            for each, body in zip(entry, bodies, strict=True)
         ]
 
     def standing(self) -> list[dict[str, Any]]:
@@ -448,6 +589,8 @@ class Ledger(Book):
     def verify(self) -> Verification:
         """Find any entry that was changed, removed, reordered, inserted or rolled back."""
         with self._turn:
+            if self._store is None:
+                return Verification(entries=len(self._events), head="", problems=())
             return verify(self._store, self._chain, self._anchor)
 
     # -- backups -----------------------------------------------------------------------------------
@@ -459,10 +602,12 @@ class Ledger(Book):
         environment has it. A ledger that :meth:`verify` finds broken is not copied.
         """
         with self._turn:
-            result = self.verify()
-            if not result.ok:
-                raise LedgerError(f"the ledger is broken: {'; '.join(result.problems)}")
-            return write_backup(Path(path), self._store.rows(), self._chain)
+            if self._store is None:
+                raise LedgerError("a ledger without a file has no backup")
+            found = self.verify()
+            if not found.ok:
+                raise LedgerError(f"the ledger is broken: {'; '.join(found.problems)}")
+            return write_backup(Path(path), self._store, self._chain)
 
     @classmethod
     def restore(
@@ -478,14 +623,10 @@ class Ledger(Book):
         An entry says that it was restored. Nothing can be charged to it until its owner says, with
         ``replace``, that the original is gone: two live copies would spend one budget twice.
         """
-        location, source = Location.of(path, beside), read_backup(backup)
-        copy = cls(MemoryStore(source.rows), source.chain, None)
-        with copy.transaction():
-            operator = _operator(None)
-            copy.append(Restored(backup=source.at, operator=operator))
-            if replace:
-                copy.append(Replaced(operator=operator))
-        restore(source, location, copy._store.rows())
+        location, operator = Location.of(path, beside), _operator(None)
+        source = read_backup(backup)
+        news: list[Event] = [Restored(backup=source.at, operator=operator)]
+        restore(source, location, [*news, *[Replaced(operator=operator)] * replace])
         with closing(cls.open(location, readonly=True)) as ledger:
             return ledger.verify()
 
@@ -544,8 +685,7 @@ class Run:
         self._reserved = ledger.state.runs[number].reserved
         self.standing = None
         if ledger.is_persistent:
-            (row,) = ledger._store.rows(number - 1, number)
-            self.standing = Standing.of(ledger.state, number, row.digest)
+            self.standing = Standing.of(ledger.state, number)
 
     @property
     def account(self) -> AllowanceState | None:

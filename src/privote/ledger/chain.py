@@ -11,6 +11,7 @@ media.
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import hmac
 import json
@@ -22,9 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._version import check_written, written
+from .._version import __version__, check_written, written
 from ..errors import InputError, LedgerError, PrivoteWarning
 from ..files import complete
+from .events import Event
 from .store import START, Head, Row, Store
 
 KEY_VARIABLE = "PRIVOTE_LEDGER_KEY"
@@ -32,10 +34,13 @@ _SHORTEST = 16  # bytes of a key
 _FORMAT = 1  # of an anchor
 _LONGEST = 4096  # bytes of a key, or of an anchor
 
+#: Returns the one JSON text of a value: sorted keys, no spaces, no NaN.
+canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
-def canonical(value: Any) -> str:
-    """Return the one JSON text of a value: sorted keys, no spaces, no NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+def now() -> str:
+    """Return the time as entries have it."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
 
 
 class Chain:
@@ -45,25 +50,23 @@ class Chain:
         self._key = secrets.token_bytes(32) if key is None else key
 
     @classmethod
-    def from_environment(cls) -> Chain | None:
-        """Return the chain whose key the environment names; None if it names none."""
-        text = os.environ.get(KEY_VARIABLE)
-        return None if text is None else cls.parse(text.encode(errors="replace"), KEY_VARIABLE)
+    def of(cls, path: Path) -> Chain | None:
+        """Return the chain whose key the environment has, or else a file; None without a key."""
+        text, name = os.environ.get(KEY_VARIABLE), KEY_VARIABLE
+        if text is None:
+            found = _read(path, "the ledger's key")
+            if found is None:
+                return None
+            content, mode = found
+            warn_if_open(path.name, mode)
+            text, name = content.decode(errors="replace"), path.name
+        return cls.parse(text, name)
 
     @classmethod
-    def read(cls, path: Path) -> Chain:
-        """Read the key's file."""
-        content, mode = _read(path, "the ledger's key") or (None, 0)
-        if content is None:
-            raise LedgerError(f"the ledger's key {path.name!r} is gone")
-        warn_if_open(path.name, mode)
-        return cls.parse(content, path.name)
-
-    @classmethod
-    def parse(cls, text: bytes, name: str) -> Chain:
+    def parse(cls, text: str, name: str) -> Chain:
         """Return the chain of a key as its file holds it."""
         try:
-            key = bytes.fromhex(text.decode().strip())
+            key = bytes.fromhex(text.strip())
         except ValueError as error:
             raise LedgerError(f"the ledger's key {name!r} cannot be read: {error}") from None
         if len(key) < _SHORTEST:
@@ -72,26 +75,45 @@ class Chain:
         return cls(key)
 
     @property
-    def text(self) -> bytes:
+    def text(self) -> str:
         """The key as its file holds it: secret."""
-        return self._key.hex().encode()
+        return self._key.hex()
 
     def keep(self, path: Path) -> None:
         """Write the key to a new file, readable by its owner only."""
-        _write(path, self.text, "the ledger's key", force=False)
+        try:
+            with complete(path, force=False, owner_only=True) as part:
+                part.write_text(self.text)
+        except (OSError, InputError) as error:
+            raise LedgerError(f"the key {path.name!r} cannot be written: {error}") from None
 
     def seal(self, text: str) -> str:
         """Return a keyed digest of a text: it says nothing to anyone without the key."""
         return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
 
-    def digest(self, previous: str, number: int, at: str, body: str) -> str:
-        """Return the digest that binds an entry to its predecessor."""
-        return self.seal(canonical([previous, number, at, body]))
-
     def row(self, previous: Head, at: str, body: str, sealed: str | None = None) -> Row:
         """Return the row that follows ``previous``; a sealed part is named in the body's "seal"."""
         number = previous[0] + 1
-        return Row(number, at, body, self.digest(previous[1], number, at, body), sealed)
+        digest = self.seal(canonical([previous[1], number, at, body]))
+        return Row(number, at, body, digest, sealed)
+
+    def enter(self, previous: Head, event: Event) -> Row:
+        """Return the row of an event that happens now, after ``previous``."""
+        body, sealed = event.encoded()
+        hidden = None if sealed is None else canonical(sealed)
+        seal = {} if hidden is None else {"seal": self.seal(hidden)}
+        text = canonical({**body, **seal, "version": __version__})
+        return self.row(previous, now(), text, hidden)
+
+    def check(self, previous: Head, row: Row) -> None:
+        """Raise unless a row, with its sealed part, is as it was written after ``previous``."""
+        if row.number != previous[0] + 1:
+            raise LedgerError(f"entry {previous[0] + 1} is missing")
+        if row != self.row(previous, row.at, row.body, row.sealed):
+            raise LedgerError(f"entry {row.number} was edited: it does not match the chain")
+        seal = None if row.sealed is None else self.seal(row.sealed)
+        if seal != json.loads(row.body).get("seal"):
+            raise LedgerError(f"the sealed part of entry {row.number} was edited")
 
 
 def warn_if_open(name: str, mode: int) -> None:
@@ -103,15 +125,6 @@ def warn_if_open(name: str, mode: int) -> None:
             PrivoteWarning,
             stacklevel=1,
         )
-
-
-def _write(path: Path, content: bytes, what: str, *, force: bool) -> None:
-    """Write a file whole, durably and for its owner only; only under the store's lock."""
-    try:
-        with complete(path, force=force, owner_only=True) as part:
-            part.write_bytes(content)
-    except (OSError, InputError) as error:
-        raise LedgerError(f"{what} {path.name!r} cannot be written: {error}") from None
 
 
 def _read(path: Path, what: str) -> tuple[bytes, int] | None:
@@ -138,55 +151,65 @@ class Anchor:
 
     def read(self) -> list[Head]:
         """Return the anchored head and, if one is announced, the pending one; [] if never set."""
-        return self.heads(self.record())
+        found = _read(self._path, "the anchor")
+        return [] if found is None else self.parse(found[0])[0]
 
-    @staticmethod
-    def heads(record: dict[str, Any]) -> list[Head]:
-        """Return the heads in a record."""
-        heads = (record.get("head"), record.get("pending"))
-        return [(int(number), str(digest)) for number, digest in filter(None, heads)]
-
-    def record(self) -> dict[str, Any]:
-        """Return the anchor's record; empty if it was never set."""
-        content, _ = _read(self._path, "the anchor") or (None, 0)
-        return {} if content is None else self.parse(content)
-
-    def parse(self, content: bytes) -> dict[str, Any]:
-        """Return the record in an anchor's file; refuse what this key did not mark."""
+    def parse(self, content: bytes) -> tuple[list[Head], dict[str, Any]]:
+        """Return the heads in an anchor's file, and all it says; refuse what is not marked."""
         name, chain = self._path.name, self._chain
         try:
             record = dict(json.loads(content))
             mark = str(record.pop("mark")).encode()
-            if not self.heads(record):
-                raise ValueError("it names no entry")
+            named = filter(None, (record["head"], record.get("pending")))
+            heads = [(int(number), str(digest)) for number, digest in named]
             seal = mark if chain is None else chain.seal(canonical(record)).encode()
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise LedgerError(f"the anchor {name!r} cannot be read: {error}") from None
         check_written(f"the anchor {name!r}", record, _FORMAT, LedgerError)
-        if not hmac.compare_digest(mark, seal):
+        if not heads or not hmac.compare_digest(mark, seal):
             raise LedgerError(f"the anchor {name!r} was edited: its code does not match")
-        return record
+        return heads, record
 
-    def text(self, head: Head, pending: Head | None = None, **facts: Any) -> bytes:
+    def text(self, head: Head, pending: Head | None = None, **facts: Any) -> str:
         """Return the content of an anchor's file."""
-        if self._chain is None:
-            raise LedgerError("an anchor cannot be written without the ledger's key")
+        assert self._chain is not None
         record = {**written(_FORMAT), "head": head, "pending": pending, **facts}
-        return canonical({**record, "mark": self._chain.seal(canonical(record))}).encode()
+        return canonical({**record, "mark": self._chain.seal(canonical(record))})
 
     def write(self, head: Head, pending: Head | None = None, **facts: Any) -> None:
-        """Replace the anchor as a whole, durably."""
-        _write(self._path, self.text(head, pending, **facts), "the anchor", force=True)
+        """Replace the anchor as a whole, durably; only under the store's lock."""
+        try:
+            with complete(self._path, force=True, owner_only=True) as part:
+                part.write_text(self.text(head, pending, **facts))
+        except (OSError, InputError) as error:
+            name = self._path.name
+            raise LedgerError(f"the anchor {name!r} cannot be written: {error}") from None
 
-    @property
-    def missing(self) -> str:
-        """What to say if there is no anchor."""
-        return f"the anchor {self._path.name!r} is missing"
+    def check(self, store: Store, head: Head, *, first: list[Head] | None = None) -> list[Head]:
+        """Raise unless the entries end where it lets them; return the heads it names.
 
-    @staticmethod
-    def rolled_back(head: Head, anchored: list[Head]) -> str:
-        """What to say if the entries end elsewhere."""
-        return f"the ledger ends at entry {head[0]}, the anchor at {anchored[-1][0]}: rolled back"
+        They end where it says, or at what it announces; in a shared store others, who anchor
+        elsewhere, may have gone on beyond. Without the store's lock others write meanwhile: then
+        what the anchor said ``first``, before anything was read, must be among the entries, and
+        these must end where it said so, or where it says so now.
+        """
+        heads = self.read() if first is None else first
+        if not heads:
+            raise LedgerError(f"the anchor {self._path.name!r} is missing")
+        allowed = head in heads
+        if not allowed or first is not None:
+            number, digest = heads[0]
+            rows = store.rows(number - 1, number)
+            there = number == 0 or [row.digest for row in rows] == [digest]
+            beyond = store.shared or (
+                first is not None and any(later[0] >= head[0] for later in self.read())
+            )
+            allowed = there and (allowed or beyond)
+        if not allowed:
+            raise LedgerError(
+                f"the ledger ends at entry {head[0]}, the anchor at {heads[-1][0]}: rolled back"
+            )
+        return heads
 
 
 # -- verification ----------------------------------------------------------------------------------
@@ -217,41 +240,6 @@ class Verification:
         return not self.problems
 
 
-def check_placed(store: Store, anchor: Anchor, head: Head) -> None:
-    """Raise unless the entries end where an anchor lets them; under the lock.
-
-    They end where it says, or at what it announces. In a shared store others may have gone on who
-    anchor elsewhere: there it is enough that what it says is among the entries.
-    """
-    anchored = anchor.read()
-    if not anchored:
-        raise LedgerError(anchor.missing)
-    if head not in anchored and not (store.shared and _holds(store, anchored[0])):
-        raise LedgerError(anchor.rolled_back(head, anchored))
-
-
-def against_anchor(store: Store, anchor: Anchor, first: list[Head]) -> str | None:
-    """Say what is wrong with the end of the chain, also while others write.
-
-    An entry is announced in the anchor before it is committed and settled there after. So what the
-    anchor said *first*, before anything else was read, must be among the entries, and these must
-    end where it said so, or where it says so now; in a shared store they may go on beyond.
-    """
-    if not first:
-        return anchor.missing
-    head = store.head()
-    if not _holds(store, first[0]):
-        return anchor.rolled_back(head, first)
-    if head in first or store.shared or any(later[0] >= head[0] for later in anchor.read()):
-        return None
-    return anchor.rolled_back(head, first)
-
-
-def _holds(store: Store, head: Head) -> bool:
-    rows = store.rows(head[0] - 1, head[0])
-    return head[0] == 0 or [(row.number, row.digest) for row in rows] == [head]
-
-
 def verify(store: Store, chain: Chain, anchor: Anchor | None) -> Verification:
     """Find any entry that was changed, removed, reordered, inserted or rolled back."""
     last, before, problems, notes = (0, START), "", list[str](), list[str]()
@@ -259,20 +247,12 @@ def verify(store: Store, chain: Chain, anchor: Anchor | None) -> Verification:
         first = [] if anchor is None else anchor.read()
         problems += store.problems()
         for row in store.rows():
-            if row.number != last[0] + 1:
-                problems.append(f"entry {last[0] + 1} is missing")
-                break
-            if row != chain.row(last, row.at, row.body, row.sealed):
-                problems.append(f"entry {row.number} was edited")
-                break
-            seal = None if row.sealed is None else chain.seal(row.sealed)
-            if seal != json.loads(row.body).get("seal"):
-                problems.append(f"the sealed part of entry {row.number} was edited")
+            chain.check(last, row)
             if row.at < before:
                 notes.append(f"entry {row.number} is dated before entry {last[0]}: another clock")
             last, before = (row.number, row.digest), row.at
-        wrong = None if anchor is None or problems else against_anchor(store, anchor, first)
-        problems += [] if wrong is None else [wrong]
+        if anchor is not None and not problems:
+            anchor.check(store, store.head(), first=first)
     except LedgerError as error:
         problems.append(str(error))
     return Verification(entries=last[0], head=last[1], problems=tuple(problems), notes=tuple(notes))

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..errors import InputError, LedgerError
-from .chain import KEY_VARIABLE, Anchor, Chain, against_anchor, check_placed
+from .chain import KEY_VARIABLE, Anchor, Chain
 from .postgres import PostgresStore
 from .store import START, SQLiteStore, Store
 
@@ -83,76 +83,72 @@ class Location:
     def store(self, *, create: bool = True, readonly: bool = False) -> Store:
         """Open the entries, whatever else is there."""
         if self.address is None:
-            return SQLiteStore(self.file, create=create, readonly=readonly)
+            return SQLiteStore.open(self.file, create=create, readonly=readonly)
         return PostgresStore(self.address, create=create, readonly=readonly)
 
     def open_reader(self) -> tuple[Store, Chain, Anchor]:
         """Open entries, key and anchor without writing anything, also on read-only media."""
         if self.address is None and not self.file.exists():
             raise LedgerError(f"ledger {str(self.file)!r} does not exist")
-        chain = Chain.from_environment()
-        if chain is None and not self.key.exists():
+        chain = Chain.of(self.key)
+        if chain is None:
             raise self._no_key()
-        chain = chain or Chain.read(self.key)
-        return self.store(create=False, readonly=True), chain, Anchor(self.head, chain)
-
-    def open(self, *, create: bool, readonly: bool) -> tuple[Store, Chain, Anchor]:
-        """Open entries, key and anchor, to write or only to read."""
-        if readonly:
-            store, chain, anchor = self.open_reader()
-            problem = against_anchor(store, anchor, anchor.read())
-            if problem:
-                store.close()
-                raise LedgerError(problem)
-            return store, chain, anchor
-        Chain.from_environment()  # a bad key is found before anything is made
-        new = self.address is not None or not self.file.exists()
-        store = self.open_store(create=create)
+        anchor = Anchor(self.head, chain)
+        store = self.store(create=False, readonly=True)
         try:
-            # Under the lock: also finishes what a crash between commit and anchor left open.
-            with store.transaction():
-                return store, *self.unlock(store, new=new, create=create)
-        except BaseException:
+            first = anchor.read()
+            anchor.check(store, store.head(), first=first)
+        except LedgerError:
             store.close()
             raise
+        return store, chain, anchor
 
-    def open_store(self, *, create: bool) -> Store:
-        """Open the entries to write; refuse a place where a ledger was, and is erased."""
-        # Before the entries, which are made first, and the key, which is made last, before the
-        # anchor: so nothing is misread while another process makes them.
+    def open(self, *, create: bool) -> tuple[Store, Chain, Anchor]:
+        """Open entries, key and anchor; make them if there are none, and ``create`` says so.
+
+        Refuse a place where a ledger was, and is erased: they are made in the order entries,
+        anchor, key, so that a crash in between leaves a state that the next opening finishes, and a
+        key without a ledger can only mean that the ledger was taken away.
+        """
+        chain = Chain.of(self.key)  # a bad key is found before anything is made
+        new = self.address is not None or not self.file.exists()
+        # Before the entries, which another process may be making right now, and makes first.
         left = [file for file in (self.key, self.head) if file.exists()]
-        if left and not self.file.exists() and self.address is None:
+        if left and self.address is None and not self.file.exists():
             raise self._erased("its entries are gone", left)
         if self.address is not None and left == [self.key]:
             raise self._erased("its anchor is gone", left)
         if self.address is not None and not left and not create:
             raise LedgerError(f"ledger {self.shown!r} does not exist: {self.head.name!r} is gone")
-        return self.store(create=create)
+        store = self.store(create=create)
+        try:
+            with store.transaction():
+                return store, *self._unlock(store, chain or Chain.of(self.key), new and create)
+        except BaseException:
+            store.close()
+            raise
 
-    def unlock(self, store: Store, *, new: bool, create: bool) -> tuple[Chain, Anchor]:
+    def _unlock(self, store: Store, chain: Chain | None, new: bool) -> tuple[Chain, Anchor]:
         """Return key and anchor, made if the ledger is new; only under the store's lock.
 
         ``new`` says that no file was there before this process opened it, or that nobody can tell.
         """
-        named, head = Chain.from_environment(), store.head()
-        if named is None and not self.key.exists():  # without entries, it is new
+        head = store.head()
+        if chain is None:  # without entries, it is new
             if {head, *Anchor(self.head, None).read()} != {(0, START)}:
                 raise self._no_key()
-            if not create:
-                raise LedgerError(f"ledger {self.shown!r} does not exist: no key, no entry")
             chain = Chain()
             Anchor(self.head, chain).write(head)
             chain.keep(self.key)
-        chain = named or Chain.read(self.key)
         anchor = Anchor(self.head, chain)
-        if not self.head.exists() and head == (0, START):
+        if head == (0, START) and not self.head.exists():
             # A key from the environment does not tell a new ledger from an emptied one: then the
             # entries' file must have been absent.
-            if not (named and new and create):
+            if self.key.exists() or not new:
                 raise self._erased("its entries and its anchor are gone", [self.file, self.key])
             anchor.write(head)
-        check_placed(store, anchor, head)
-        if head in anchor.read():  # what others added is anchored once the chain was checked
+        # A crash between commit and anchor left it open; what others added is anchored elsewhere.
+        if head in anchor.check(store, head)[1:]:
             anchor.write(head)
         return chain, anchor
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from ..errors import InputError, LedgerError, StorageError, missing_extra
-from .store import FORMAT, LostError, Tables, UnsettledError
+from .store import FORMAT, LostError, Store, UnsettledError, refuse_format
 
 _TABLES = (
     "CREATE TABLE meta (version BIGINT NOT NULL)",
@@ -99,7 +99,7 @@ _WRITER = (
 _SETTINGS = "SELECT current_setting('fsync'), current_setting('synchronous_standby_names')"
 
 
-class PostgresStore(Tables):
+class PostgresStore(Store):
     """Entries in a PostgreSQL database.
 
     Parameters
@@ -172,8 +172,8 @@ class PostgresStore(Tables):
         self._connection.add_notice_handler(self._on_notice)
         if self._readonly:
             return
-        self._run(_SERVERS_LINE)
-        fsync, standbys = self._run(_SETTINGS).fetchone()
+        self._execute(_SERVERS_LINE)
+        fsync, standbys = self._execute(_SETTINGS).fetchone()
         if fsync != "on":
             raise LedgerError(
                 "the ledger's server runs with fsync off, so a power failure could lose charges. "
@@ -206,18 +206,18 @@ class PostgresStore(Tables):
                     raise LostError(f"the server does not answer: {self._say(error)}") from None
                 time.sleep(0.2)
 
-    def _run(self, statement: str, *values: Any) -> Any:
+    def _execute(self, statement: str, *values: Any) -> Any:
         return self._connection.execute(statement.replace("?", "%s"), values or None)
 
     def _first(self, statement: str, *values: Any) -> Any:
         """Run what a unit of work begins with; if the line was found broken, on a new one."""
         try:
-            return self._run(statement, *values)
+            return self._execute(statement, *values)
         except self._psycopg.OperationalError:
             if not self._connection.closed:
                 raise
         self.reconnect()
-        return self._run(statement, *values)
+        return self._execute(statement, *values)
 
     @property
     def _inside(self) -> bool:
@@ -227,15 +227,15 @@ class PostgresStore(Tables):
     def _make(self, create: bool) -> None:
         """Make the tables of a new ledger; refuse one of another format."""
         with nullcontext() if self._readonly else self.transaction():
-            if self._run("SELECT to_regclass('meta')").fetchone()[0] is None:
+            if self._execute("SELECT to_regclass('meta')").fetchone()[0] is None:
                 if not create or self._readonly:
                     raise LedgerError("the database contains no ledger")
                 for statement in _TABLES:
-                    self._run(statement)
-                self._run("INSERT INTO meta VALUES (%s)", FORMAT.number)
-            number = int(self._run("SELECT coalesce(max(version), 0) FROM meta").fetchone()[0])
-            if number != FORMAT.number:
-                FORMAT.refuse(number, lambda _: self._run(_WRITER).fetchone())
+                    self._execute(statement)
+                self._execute("INSERT INTO meta VALUES (%s)", FORMAT)
+            number = int(self._execute("SELECT coalesce(max(version), 0) FROM meta").fetchone()[0])
+            if number != FORMAT:
+                refuse_format(number, lambda: self._execute(_WRITER).fetchone()[0])
 
     # -- the contract ------------------------------------------------------------------------------
 
@@ -244,11 +244,11 @@ class PostgresStore(Tables):
         """Take the one write lock; what is read inside stays true until the commit."""
         try:
             if self._inside:
-                self._run("ROLLBACK")
+                self._execute("ROLLBACK")
             self._first(_BEGIN.format(patience=self._patience))
             if self._unsettled:
                 # Who looks what became of a commit may find it here and not yet with the standby.
-                self._run(_WAIT_TOO)
+                self._execute(_WAIT_TOO)
         except self._error as error:
             raise self._failed("written", error) from None
         try:
@@ -263,7 +263,7 @@ class PostgresStore(Tables):
     def _commit(self) -> None:
         self._warned.clear()
         try:
-            done = self._run("COMMIT").statusmessage
+            done = self._execute("COMMIT").statusmessage
         except self._error as error:
             if self._connection.closed:  # the answer was lost, and perhaps the question
                 self._unsettled = True
@@ -292,26 +292,27 @@ class PostgresStore(Tables):
         """End the transaction; if there is doubt, with the connection."""
         try:
             if self._inside:
-                self._run("ROLLBACK")
+                self._execute("ROLLBACK")
         except BaseException:
             self._connection.close()
 
     def problems(self) -> list[str]:
         """Return what does not belong to the tables, or is gone, and lost sealed rows."""
-        present = {str(text) for (text,) in self._read(_CATALOGUE)}
+        present = {str(text) for (text,) in self.run(_CATALOGUE)}
         return [
             *(f"{text!r} does not belong there" for text in present - _BELONGS),
             *(f"{text!r} is gone" for text in _BELONGS - present),
-            *self._orphans(),
+            *self.orphans(),
         ]
 
-    def _read(self, statement: str, *values: Any) -> list[Any]:
+    def run(self, statement: str, *values: Any) -> list[Any]:
+        """Run one statement, and return all its rows."""
         try:
             # Inside a transaction a new line would be outside of it.
-            run = self._run if self._inside else self._first
-            return list(run(statement, *values).fetchall())
+            cursor = (self._execute if self._inside else self._first)(statement, *values)
+            return list(cursor.fetchall()) if cursor.description else []
         except self._error as error:
-            raise self._failed("read", error) from None
+            raise self._failed("read or written", error) from None
 
     def close(self) -> None:
         """Let go of the database."""

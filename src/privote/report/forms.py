@@ -14,13 +14,12 @@ from typing import Any
 
 from privote._version import __version__
 from privote.accounting.renyi import rounded_up
-from privote.guarantees import PERSON, RECORD, Fact, Guarantee
+from privote.guarantees import VOTER, Fact, Guarantee
 from privote.ledger.events import BudgetScope, Charged, LedgerState, RunState
 
 OPEN = "TO BE FILLED IN"
-_PRODUCTS = {"poll": "Summary statistics"}
+_PRODUCTS = {"poll": "Summary statistics", "score": "Summary statistics"}
 _PRODUCTS |= dict.fromkeys(("gradients", "moments"), "Machine learning model")
-_UNITS = {RECORD: "One record", PERSON: "One person, with all their records"}
 _IMPLEMENTED = (
     f"privote {__version__}; randomness from the operating system's cryptographic generator; costs "
     "worked out with dp-accounting"
@@ -73,7 +72,7 @@ def _entry(
 ) -> dict[str, Any]:
     products = [_PRODUCTS.get(charge.guarantee, "Dataset") for charge in charges]
     slug = re.sub("[^a-z0-9]+", "-", scope.name.lower()).strip("-") or "data-set"
-    unit = _UNITS.get(str(scope.protects), "One voter, with all ballots")
+    unit = "a voter, with all ballots" if scope.protects == VOTER else str(scope.protects)
     cost = {"epsilon": float(rounded_up(scope.total or 0.0, 4)), "delta": scope.budget.delta}
     deployment = {
         "basic": {
@@ -93,8 +92,8 @@ def _entry(
             "privacy_unit": unit,
             "privacy_unit_details": "Adjacent data sets differ in one unit, which is replaced.",
             "privacy_parameters": cost,
-            "privacy_parameters_details": f"Of all {len(runs)} releases together. The budget is "
-            f"epsilon {rounded_up(scope.budget.epsilon)}.",
+            "privacy_parameters_details": f"All releases together, {len(runs)} in number. The "
+            f"budget is epsilon {rounded_up(scope.budget.epsilon)}.",
         },
         "deployment_model": {
             "model_name": "Central",
@@ -118,20 +117,20 @@ def model_card(
     guarantee: Guarantee, facts: Sequence[Fact], labels: Sequence[str], task: str
 ) -> str:
     """Return the card of a model that may be published: YAML, then Markdown."""
-    epsilon = None if guarantee.epsilon is None else float(rounded_up(guarantee.epsilon, 4))
+    cost = "sealed" if guarantee.epsilon is None else rounded_up(guarantee.epsilon, 4)
     front = {
         "library_name": "privote",
         "pipeline_tag": task,
         "tags": ["differential-privacy", "multi-label-classification", guarantee.kind],
         "privacy": {
-            "epsilon": epsilon,
+            "epsilon": None if guarantee.epsilon is None else float(cost),
             "delta": guarantee.delta,
             "unit": guarantee.protects,
             "simulated": guarantee.simulated,
         },
     }
     asked = [
-        ("privacy parameters", f"epsilon {epsilon}, delta {rounded_up(guarantee.delta)}"),
+        ("privacy parameters", f"epsilon {cost}, delta {rounded_up(guarantee.delta)}"),
         ("unit of privacy", guarantee.protects),
         ("neighbouring data sets", "one unit replaced; how many there are is public"),
         ("trust model", "central: the owner of the records is trusted"),

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from privote.accounting.renyi import rounded_up
-from privote.errors import InputError, printable
+from privote.errors import printable
 from privote.guarantees import OWNER_ONLY, SANITIZED, UNCONDITIONAL, Guarantee
 from privote.polls.poll import UNCERTAIN
 
@@ -55,10 +55,6 @@ class Column:
     heading: str | None = None
     digits: int = 3
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.digits, int) or not 0 <= self.digits <= 12:
-            raise InputError("digits", "must be an integer from 0 to 12", self.digits)
-
     @property
     def costs(self) -> bool:
         """Whether this is what something costs, by its name."""
@@ -82,16 +78,8 @@ def is_sealed(rows: Iterable[Row]) -> bool:
 
 def columns_of(rows: Sequence[Row], columns: Sequence[Column | str] | None) -> list[Column]:
     """Return the columns to show: those given, or every key in the order of first appearance."""
-    if isinstance(rows, Mapping) or not all(isinstance(row, Mapping) for row in rows):
-        raise InputError("rows", "must be a list of dicts, one for each row")
-    if columns is not None:
-        return [c if isinstance(c, Column) else Column(key=c) for c in columns]
-    if not rows:
-        raise InputError(
-            "rows", "must not be empty if columns is not given: there is nothing to show"
-        )
-    keys = dict.fromkeys(key for row in rows for key in row)
-    return [Column(key=str(key)) for key in keys]
+    keys = dict.fromkeys(key for row in rows for key in row) if columns is None else columns
+    return [key if isinstance(key, Column) else Column(key=str(key)) for key in keys]
 
 
 def is_numeric(rows: Iterable[Row], key: str) -> bool:

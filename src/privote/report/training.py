@@ -15,6 +15,7 @@ from privote.learning.pictures import PictureEncoder
 from privote.learning.scoring import Score
 from privote.release import expected as expected_of
 
+from .forms import model_card
 from .labels import labels_section, notices
 from .page import Block, Command, Section, TableBlock, listed, write_page
 from .tables import FIGURES_MEAN, bill, cost_in_words
@@ -98,6 +99,13 @@ def about(outcome: Outcome, digest: str) -> list[Fact]:
     return [Fact(name, name, text) for name, text in facts.items()]
 
 
+def card_of(outcome: Outcome, digest: str) -> str:
+    """Return the card of the model, for those who publish it."""
+    pictures = isinstance(outcome.fitted.encoder_, PictureEncoder)
+    task = f"{'image' if pictures else 'tabular'}-classification"
+    return model_card(outcome.guarantee, about(outcome, digest), outcome.label_names, task)
+
+
 def write_training_page(path: Path, outcome: Outcome, *, digest: str, command: str) -> Path:
     """Write one self-contained page; everything on it may be published."""
     guarantee, release, judgement = outcome.guarantee, outcome.release, outcome.judgement
@@ -162,7 +170,9 @@ def _expected(outcome: Outcome) -> Section:
         "sets; and the threshold at which the student says yes to that share of the public rows.",
         rows=rows,
     )
-    blocks: list[Block] = [table, *expected(fitted.numbers_, fitted.method_), *fitted.reasons_]
+    doubts = doubts_of(fitted.numbers_)  # which stand on top of the page
+    told = [text for text in expected(fitted.numbers_, fitted.method_) if text not in doubts]
+    blocks: list[Block] = [table, *told, *fitted.reasons_]
     return Section(heading="Expected quality of the model", blocks=blocks)
 
 
