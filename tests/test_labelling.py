@@ -225,3 +225,13 @@ def test_a_named_mechanism_takes_the_worst_case_where_all_queries_fit(
     assert pv.label(votes[:1], mechanism=narrow, **BUDGET).guarantee.kind == "worst-case"
     for more in ({"ledger": tmp_path / "l.db"}, {"voter_ids": range(20)}):
         assert pv.label(votes[:1], mechanism=narrow, **BUDGET, **more).guarantee.kind == "allowance"
+
+
+def test_rows_help_also_where_the_budget_ends_before_the_queries() -> None:
+    rng = np.random.default_rng(0)
+    votes, rows = rng.random((300, 50, 4)) < 0.2, rng.normal(size=(300, 5))
+    budget = {"epsilon": 4.0, "delta": 1e-5, "guarantee": "worst-case", "seed": 0}
+    release = pv.label(votes, mechanism=pv.TallyVoting(sigma=30.0), rows=rows, **budget)
+    assert 50 < release.answered < 300
+    again = pv.decide(release, rows=rows[: release.answered])
+    assert np.array_equal(release.labels, again.labels)

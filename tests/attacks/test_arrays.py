@@ -19,7 +19,6 @@ from privote.learning import (
     DPLinear,
     DPMoments,
     LinearStudent,
-    LinearTeachers,
     PartialLabels,
     cast,
     load,
@@ -91,7 +90,7 @@ def doors() -> Iterator[tuple[str, Callable[[Any], Any], Any]]:
         yield f"{name}.predict_proba", fitted.predict_proba, X
         yield f"{name}.score X", lambda bad, model=fitted: model.score(bad, Y), X
         yield f"{name}.score y", lambda bad, model=fitted: model.score(X, bad), Y
-    for student in (LinearStudent(), PartialLabels(), LinearTeachers()):
+    for student in (LinearStudent(), PartialLabels()):
         name = type(student).__name__
         yield f"{name}.fit X", lambda bad, model=student: model.fit(bad, Y), X
         yield f"{name}.fit y", lambda bad, model=student: model.fit(X, bad), Y
@@ -227,7 +226,6 @@ def test_every_fit_takes_unknown_labels(missing: Any) -> None:
         lambda y: DPLinear(**BUDGET, seed=0).fit(X, y),
         lambda y: LinearStudent().fit(X, y),
         lambda y: PartialLabels().fit(X, y),
-        lambda y: LinearTeachers().fit(X, y),
     ]
     for fit in models:
         one, two = fit(cells), fit(known)

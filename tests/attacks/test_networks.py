@@ -180,7 +180,7 @@ def test_what_passes_the_trial_and_remembers_later_is_not_released(
     monkeypatch.setattr(Noise, "add", lambda _, total, __: np.zeros_like(total))
     found = []
     for _ in range(scaled(2, 20)):
-        Late.passes, Late.trusted = 0, 12 if frozen else 10
+        Late.passes, Late.trusted = 0, 2 if frozen else 10
         model = DPSGDClassifier(
             network=lambda _, n: Late(n), frozen=frozen, learning_rate=1.0, **QUICK
         )

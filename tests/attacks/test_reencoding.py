@@ -21,7 +21,8 @@ from scipy.stats import beta
 from tests.attacks.conftest import Outcome, full
 
 import privote as pv
-from privote.learning.gradients import clipped_sum, on_the_ball
+from privote.learning.gradients import clipped_sum
+from privote.learning.rows import normalize_rows
 from privote.learning.tables import TableEncoder
 
 Floats = npt.NDArray[np.float64]
@@ -81,7 +82,7 @@ def test_one_record_moves_the_gradients_by_no_more_than_is_priced(
     encoder = TableEncoder().fit(public)
     sums = []
     for table in neighbours:
-        rows = on_the_ball(np.asarray(encoder.transform(table), np.float64))
+        rows = normalize_rows(np.asarray(encoder.transform(table), np.float64))
         start = np.zeros((rows.shape[1], 1))
         sums.append(clipped_sum(rows, ILL.astype(np.int8), start, 0.0, 1.0)[0])
     assert np.linalg.norm(sums[0] - sums[1]) <= 2

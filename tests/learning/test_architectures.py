@@ -16,7 +16,6 @@ from privote.learning.networks import (  # noqa: E402
     check_network,
     last_layer,
     load_weights,
-    masked_loss,
     on_device,
     set_weights,
     weights_of,
@@ -46,13 +45,6 @@ def test_unknown_networks_and_devices_are_refused():
         last_layer(torch.nn.Conv2d(1, 1, 1))
     with refused("device", value="nowhere"):
         on_device(torch.nn.Linear(1, 1), "nowhere")
-
-
-def test_only_known_labels_count():
-    logits, truth = torch.tensor([[2.0, -1.0]]), torch.tensor([[1.0, 0.0]])
-    loss = masked_loss(logits, truth, torch.tensor([[1.0, 0.0]]))
-    assert loss.item() == pytest.approx(np.log1p(np.exp(-2.0)))
-    assert masked_loss(logits, truth, torch.zeros(1, 2)).item() == 0.0
 
 
 def test_arrays_bring_a_network_back():

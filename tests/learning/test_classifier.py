@@ -9,7 +9,8 @@ from hypothesis.extra.numpy import arrays
 from tests.refusals import refused
 
 from privote.errors import InputError
-from privote.learning.networks import Augment, Rows, Scaling
+from privote.learning.mixmatch import Recipe
+from privote.learning.networks import Rows, Scaling
 
 VECTORS = np.random.default_rng(0).normal(3.0, 2.0, size=(50, 4))
 
@@ -73,24 +74,18 @@ torch = pytest.importorskip("torch")
 IMAGES = torch.arange(2 * 3 * 5 * 4, dtype=torch.float32).reshape(2, 3, 5, 4) + 1
 
 
-def _generator():
-    return torch.Generator().manual_seed(0)
+def _changed(batch, noise=0.0, feature_dropout=0.0, by=1.0):
+    recipe = Recipe(noise=noise, feature_dropout=feature_dropout)
+    return recipe.changed(batch, torch.Generator().manual_seed(0), by)
 
 
 def test_dropout_keeps_the_mean_and_noise_has_its_deviation():
     ones = torch.ones(400, 500)
-    dropped = Augment(feature_dropout=0.5)(ones, _generator())
+    dropped = _changed(ones, feature_dropout=0.5)
     assert set(np.unique(dropped.numpy())) == {0.0, 2.0}
     assert dropped.mean().item() == pytest.approx(1.0, abs=0.01)
-    noisy = Augment(noise=0.3)(ones, _generator())
+    noisy = _changed(ones, noise=0.6, by=0.5)
     assert (noisy - ones).std().item() == pytest.approx(0.3, rel=0.02)
-    assert torch.equal(Augment()(IMAGES, _generator()), IMAGES)
-    both = Augment(noise=0.1, feature_dropout=0.2)  # the generator decides, and nothing else
-    assert torch.equal(both(IMAGES, _generator()), both(IMAGES, _generator()))
-
-
-def test_bad_settings_are_refused():
-    wrong = {"noise": -1.0, "feature_dropout": 1.0}
-    for name, value in wrong.items():
-        with refused(name):
-            Augment(**{name: value})
+    assert torch.equal(_changed(IMAGES), IMAGES)
+    both = {"noise": 0.1, "feature_dropout": 0.2}  # the generator decides, and nothing else
+    assert torch.equal(_changed(IMAGES, **both), _changed(IMAGES, **both))

@@ -6,20 +6,18 @@ import sys
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 from tests.refusals import refused
 
 from privote.datasets import load_scenes
 from privote.learning.networks import ImageNetwork, Rows, Scaling, image_features
 from privote.learning.students import train_student
-from privote.learning.teachers import best_thresholds
 
 torch = pytest.importorskip("torch")
 
 SCENES = load_scenes(private=400, public=1, test=200)
-X = SCENES.images(SCENES.X_private)[:, None]
-TEST = SCENES.images(SCENES.X_test)[:, None]
+X = SCENES.X_private.reshape(-1, 1, 16, 16)
+TEST = SCENES.X_test.reshape(-1, 1, 16, 16)
 Y = SCENES.Y_private
 QUICK = {"architecture": "smallcnn", "n_epochs": 1, "random_state": 0}
 
@@ -28,34 +26,24 @@ def test_a_small_network_learns_scenes():
     model = ImageNetwork("smallcnn", n_epochs=8, batch_size=32, learning_rate=2e-3, random_state=0)
     model.fit(X, Y)
     assert roc_auc_score(SCENES.Y_test, model.predict_proba(TEST)) > 0.7
-    losses = model.history_["train_loss"]
-    assert len(losses) == 8
-    assert losses[-1] < losses[0]
     again = pickle.loads(pickle.dumps(model))
     assert np.array_equal(again.predict(TEST), model.predict(TEST))
 
 
-def test_probabilities_move_a_network_by_as_much():
-    model = ImageNetwork(**{**QUICK, "n_epochs": 4}, validation=0.0)
-    doubtful = clone(model).fit(X, np.where(Y == 1, 0.55, 0.45))
-    assert np.abs(doubtful.predict_proba(TEST) - 0.5).mean() < 0.1
-    held = clone(model).fit(X, np.where(Y == 1, Y, -1)).predict_proba(TEST)
-    assert held.mean() > clone(model).fit(X, Y).predict_proba(TEST).mean() + 0.1
-
-
 def test_the_best_epoch_is_the_one_kept():
-    # At this rate the loss explodes: the first epochs are the best.
-    model = ImageNetwork(
-        "smallcnn", n_epochs=4, learning_rate=0.5, random_state=0, validation=0.3
-    ).fit(X, Y)
     order = np.random.RandomState(0)
     order.randint(2**31 - 1)
     held = order.permutation(400)[:120]
-    chance = np.clip(model.predict_proba(X[held]), 1e-12, 1 - 1e-12)
-    loss = -np.where(Y[held] == 1, np.log(chance), np.log(1 - chance)).mean()
-    assert loss == pytest.approx(min(model.history_["valid_loss"]), rel=1e-3)
-    tuned = best_thresholds(model.predict_proba(X[np.sort(held)]), Y[np.sort(held)], "BAC")
-    assert model.thresholds_ == pytest.approx(tuned)
+
+    def loss(epochs):
+        # At this rate the loss explodes: the first epochs are the best.
+        how = {"n_epochs": epochs, "learning_rate": 0.5, "validation": 0.3, "random_state": 0}
+        model = ImageNetwork("smallcnn", **how).fit(X, Y)
+        chance = np.clip(model.predict_proba(X[held]), 1e-12, 1 - 1e-12)
+        return -np.where(Y[held] == 1, np.log(chance), np.log(1 - chance)).mean()
+
+    losses = [loss(epochs) for epochs in (1, 2, 4)]
+    assert losses == sorted(losses, reverse=True)
 
 
 def test_unknown_labels_do_not_count_and_labels_of_one_class_are_fine():
@@ -67,14 +55,6 @@ def test_unknown_labels_do_not_count_and_labels_of_one_class_are_fine():
     one, two = (model.network_.state_dict()["13.weight"] for model in (trained, start))
     assert torch.allclose(one[0], two[0], atol=1e-6)
     assert not torch.allclose(one[1:], two[1:], atol=1e-3)
-    assert ImageNetwork(**QUICK).fit(X, labels).thresholds_[:2].tolist() == [0.5, 0.5]
-
-
-def test_random_state_decides_everything():
-    one, two = (ImageNetwork(**QUICK).fit(X, Y).predict_proba(TEST) for _ in range(2))
-    assert np.array_equal(one, two)
-    other = ImageNetwork(**{**QUICK, "random_state": 1}).fit(X, Y)
-    assert not np.array_equal(one, other.predict_proba(TEST))
 
 
 def test_a_frozen_network_trains_its_last_layer_only():
@@ -126,7 +106,7 @@ def test_the_large_networks_train(architecture, channels):
 
 
 def test_bad_settings_are_refused():
-    wrong = {"n_epochs": 0, "validation": 1.0, "tune": "AUC", "weight_decay": -1.0}
+    wrong = {"n_epochs": 0, "validation": 1.0, "weight_decay": -1.0}
     wrong |= {"normalise": "mean", "learning_rate": 0.0, "device": "nowhere"}
     for name, value in wrong.items():
         with refused(name):

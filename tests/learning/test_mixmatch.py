@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -11,7 +10,7 @@ from tests.refusals import refused
 
 from privote.datasets import load_scenes
 from privote.errors import UnavailableError
-from privote.learning.mixmatch import MixMatchClassifier, Recipe, aligned, mixed, sharpen
+from privote.learning.mixmatch import MixMatchClassifier, aligned, mixed, sharpen
 from privote.learning.saving import load_student, save_student
 from privote.learning.students import PartialLabels
 
@@ -61,20 +60,6 @@ def test_probabilities_are_learnt_as_far_as_they_are_sure():
     assert spread[1] < spread[0] / 2
 
 
-def test_random_state_decides_everything():
-    def answers(seed):
-        student = MixMatchClassifier(**{**QUICK, "random_state": seed})
-        return student.fit(X, Y, POOL).predict_proba(TEST)
-
-    torch.manual_seed(5)
-    one = answers(1)
-    torch.manual_seed(6)
-    before = torch.random.get_rng_state()
-    assert np.array_equal(one, answers(1))
-    assert torch.equal(torch.random.get_rng_state(), before)
-    assert not np.array_equal(one, answers(2))
-
-
 def test_held_back_labels_are_guessed_and_never_learnt_from():
     held = Y.copy()
     held[:, 0] = -1
@@ -87,25 +72,14 @@ def test_held_back_labels_are_guessed_and_never_learnt_from():
     assert np.array_equal(one, two)
 
 
-@pytest.mark.parametrize("pool", [None, POOL[:0]])
-def test_without_unlabelled_rows_it_still_learns(pool):
-    student = MixMatchClassifier(steps=100, random_state=0).fit(X, Y, pool)
-    assert roc_auc_score(TRUTH, student.predict_proba(TEST)) > 0.8
-
-
 def test_predictions_are_as_common_as_released_labels(fitted):
     wanted = (Y.sum(axis=0) + 1) / (len(Y) + 2)
     assert fitted.predict(POOL).mean(axis=0) == pytest.approx(wanted, abs=0.01)
 
 
-def test_sparse_rows_are_the_same_rows(fitted):
-    sparse = MixMatchClassifier(**QUICK).fit(sp.csr_matrix(X), Y, sp.csr_matrix(POOL))
-    assert np.array_equal(sparse.predict_proba(sp.csr_matrix(TEST)), fitted.predict_proba(TEST))
-
-
 def test_a_student_of_images():
     scenes = load_scenes(private=1, public=60, test=20)
-    images, test = (scenes.images(rows)[:, None] for rows in (scenes.X_public, scenes.X_test))
+    images, test = (rows.reshape(-1, 1, 16, 16) for rows in (scenes.X_public, scenes.X_test))
     student = MixMatchClassifier("smallcnn", steps=3, random_state=0)
     student.fit(images[:30], scenes.Y_public[:30], X_unlabelled=images[30:])
     assert student.predict_proba(test).shape == (20, 10)
@@ -134,9 +108,9 @@ def test_it_is_saved_without_code(fitted, tmp_path):
         ({"config": np.array("{}")}, "arrays"),
         ({"config": np.array('{"network": "mlp", "hidden": 1e12')}, "arrays"),
         ({"thresholds": np.zeros(3)}, "thresholds"),
-        ({"weights/1.weight": np.zeros((16, 3))}, None),
-        ({"weights/1.bias": None}, None),
-        ({"weights/9.bias": np.zeros(3)}, None),
+        ({"weights/1.weight": np.zeros((16, 3))}, "arrays"),
+        ({"weights/1.bias": None}, "arrays"),
+        ({"weights/9.bias": np.zeros(3)}, "arrays"),
     ],
 )
 def test_broken_files_are_refused(fitted, change, argument):
@@ -150,7 +124,7 @@ def test_a_file_cannot_ask_for_a_network_larger_than_itself(fitted):
     arrays = fitted.to_arrays()
     huge = str(arrays["config"]).replace('"hidden": 16', '"hidden": 1000000000000')
     assert huge != str(arrays["config"])
-    with refused(None):
+    with refused("arrays"):
         MixMatchClassifier.from_arrays({**arrays, "config": np.array(huge)})
 
 
@@ -186,18 +160,6 @@ def test_alignment_scales_odds(p, wanted, running):
     got = aligned(*values).item()
     assert odds(got) == pytest.approx(odds(p) * odds(wanted) / odds(running), rel=1e-6)
     assert aligned(values[0], values[1], values[1]).item() == pytest.approx(p)
-
-
-@pytest.mark.parametrize(
-    ("warmup", "wanted"),
-    [
-        (0.0, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 5.0, 5.0, 5.0, 5.0]),
-        (0.4, [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0]),
-    ],
-)
-def test_the_unlabelled_loss_waits_then_rises(warmup, wanted):
-    recipe = Recipe(steps=10, unlabelled_weight=5.0, warmup=warmup)
-    assert [recipe.weight(step) for step in range(10)] == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize("shape", [(40, 7), (40, 1, 3, 3)])

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import balanced_accuracy_score, f1_score
 from tests.refusals import refused
 
 from privote.learning import Teachers, cast, train
-from privote.learning.teachers import best_thresholds, partition, top_votes
+from privote.learning.teachers import partition, top_votes
 
 
 def data(records: int = 400) -> tuple[np.ndarray, np.ndarray]:
@@ -27,7 +26,7 @@ POOL = np.random.default_rng(1).normal(size=(203, 6)).astype(np.float32)
 @pytest.fixture(scope="module")
 def teachers() -> Teachers:
     X, Y = data()
-    return train(None, X, Y, partition(400, 5, key=0), 5, tune="F1")
+    return train(None, X, Y, partition(400, 5, key=0), 5)
 
 
 @pytest.fixture(scope="module")
@@ -45,54 +44,13 @@ def test_by_prevalence_each_teacher_says_yes_as_often_as_its_part_did(
     assert np.array_equal(cast(teachers, POOL, block=64), votes)
 
 
-@pytest.mark.parametrize("rule", [0.5, 0, [0.1, 0.5, 0.9], "tuned"])
+@pytest.mark.parametrize("rule", [0.5, 0, [0.1, 0.5, 0.9]])
 def test_at_a_threshold_or_above_it_is_a_yes(
     teachers: Teachers, answers: np.ndarray, rule: Any
 ) -> None:
-    bars = np.float32(teachers.thresholds if rule == "tuned" else rule)
-    assert len(np.unique(bars)) > 10 or rule != "tuned"
-    assert np.array_equal(cast(teachers, POOL, rule), answers >= bars)
+    assert np.array_equal(cast(teachers, POOL, rule), answers >= np.float32(rule))
     # One row at a time may round the last bit of a probability another way, so whole blocks.
-    assert np.array_equal(cast(teachers, POOL, rule, block=64), answers >= bars)
-
-
-@given(
-    seed=st.integers(0, 10**6),
-    records=st.integers(2, 40),
-    levels=st.integers(1, 12),
-    metric=st.sampled_from(["F1", "BAC"]),
-)
-def test_no_threshold_is_better_than_the_best(
-    seed: int, records: int, levels: int, metric: str
-) -> None:
-    rng = np.random.default_rng(seed)
-    scores = rng.integers(0, levels + 1, (records, 1)) / levels
-    Y = rng.integers(-1, 2, (records, 1)).astype(np.int8)
-    Y[:2, 0] = [0, 1]
-    known = Y[:, 0] >= 0
-    figure = f1_score if metric == "F1" else balanced_accuracy_score
-
-    def at(threshold: float) -> float:
-        return float(figure(Y[known, 0], scores[known, 0] >= threshold))
-
-    best = best_thresholds(scores, Y, metric)[0]
-    assert 0 <= best <= 1
-    # All answers there are but one: no to everything has an F1 of 0 and a BAC of 1/2.
-    assert at(best) >= max(at(value) for value in np.unique(scores)) - 1e-12
-
-
-def test_a_label_with_one_class_has_nothing_to_tune_by() -> None:
-    Y = np.array([[0, 1, -1], [0, 1, 1]], np.int8)
-    assert best_thresholds(np.full((2, 3), 0.2), Y, "F1").tolist() == [0.5, 0.5, 0.5]
-
-
-def test_a_threshold_lies_half_way_and_as_high_as_it_can() -> None:
-    scores = np.array([[0.9], [0.6], [0.4], [0.2]])
-    Y = np.array([[1], [1], [0], [0]], np.int8)
-    assert best_thresholds(scores, Y, "F1") == pytest.approx([0.5])
-    Y = np.array([[1], [0], [1], [0]], np.int8)
-    # BAC is 3/4 with one yes and with three: of equals the highest.
-    assert best_thresholds(scores, Y, "BAC") == pytest.approx([0.75])
+    assert np.array_equal(cast(teachers, POOL, rule, block=64), answers >= np.float32(rule))
 
 
 @pytest.mark.parametrize(
@@ -103,15 +61,9 @@ def test_rules_that_are_refused(teachers: Teachers, rule: Any) -> None:
         cast(teachers, POOL, rule)
 
 
-def test_what_else_is_refused(teachers: Teachers) -> None:
-    X, Y = data()
-    plain = train(None, X, Y, partition(400, 5, key=0), 5)
-    with refused(None):
-        cast(plain, POOL, "tuned")
+def test_a_pool_without_rows_is_refused(teachers: Teachers) -> None:
     with refused("X_public"):
-        cast(plain, POOL[:0])
-    with refused("metric"):
-        best_thresholds(np.zeros((1, 1)), np.zeros((1, 1), np.int8), "ACC")
+        cast(teachers, POOL[:0])
 
 
 def top_share(scores: Any, share: Any) -> Any:

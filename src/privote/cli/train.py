@@ -31,7 +31,6 @@ _JOB = (
     *("id_column", "group_column", "size", "weights", "device", "cache", "electorate", "seed"),
 )
 _SIX = "{:.6g}"  # digits of a probability
-_RULES = ("prevalence", "tuned")  # for a teacher's probabilities
 
 
 def votes(
@@ -260,8 +259,8 @@ def train(
     teachers
         Number of teachers; default: set from the number of records and the budget.
     threshold : RULE
-        How a teacher's probabilities become votes: prevalence (the default), tuned, P, or P,P,...
-        (one per label).
+        How a teacher's probabilities become votes: prevalence (the default), P, or P,P,... (one
+        per label).
     embedding : NAME
         How rows are transformed first: auto (the default), pca:K or std:K; for word counts tfidf or
         lsa:K. Fitted on public rows only. For pictures: efficientnet-lite0 (the default), -lite1 or
@@ -354,7 +353,9 @@ def _job(given: Mapping[str, Any], account: Account) -> Job:
         raise InputError("electorate", "needs `ledger`")
     settings = {
         **{name: given[name] for name in _ASKED},
-        "threshold": threshold if threshold in _RULES else options.numbers("threshold", threshold),
+        "threshold": threshold
+        if threshold == "prevalence"
+        else options.numbers("threshold", threshold),
         "n_teachers": given["teachers"],
         "n_jobs": given["jobs"],
         "frozen": given["frozen"] or None,

@@ -22,13 +22,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..errors import InputError, positive
 from .embedding import embed, embedding_for, fit_embedding
-from .noise import SUM_HAIR, Noise, Priced, TrainingPlan, affordable_rate
+from .noise import CLIP_MARGIN, Noise, Priced, TrainingPlan, affordable_rate
 from .rows import (
     BLOCK,
     Floats,
     Labels,
     Progress,
     deviations,
+    normalize_rows,
     padded_blocks,
     same_anywhere,
 )
@@ -44,7 +45,6 @@ from .training import (
 )
 from .workers import one_thread
 
-HAIR = 1e-12  # a row ends up just inside the unit ball, so that rounding never leaves it
 _HUGE = 1e30
 _VALUES = 1 << 22  # of persons' gradients at once: 32 MiB
 _FASTEST = 10.0  # beyond, full batches of rows of norm 1 swing instead of settling
@@ -125,7 +125,7 @@ class PrivateLinear(PrivateTraining):
                 rows = np.nan_to_num(rows, posinf=0.0, neginf=0.0)
         ones = np.ones((X.shape[0], 1))
         if self.normalise:
-            rows = on_the_ball(rows)
+            rows = normalize_rows(rows)
         if sp.issparse(rows):
             return sp.hstack([rows, ones], format="csr")
         return np.hstack([rows, ones])
@@ -138,30 +138,6 @@ def _bounded(X: Any) -> Any:
     X = X.copy()
     X.data = np.clip(X.data, -_HUGE, _HUGE)
     return X
-
-
-def on_the_ball(rows: Any) -> Any:
-    """Return rows of norm 1, or 0 where there is nothing; each is scaled by itself.
-
-    First to a largest value of 1: squares of tiny values would vanish, or lose their digits, and
-    squares of huge ones overflow, and the norm with them.
-    """
-    largest = abs(rows).max(axis=1)
-    rows = _divided(rows, largest.toarray() if sp.issparse(rows) else largest)
-    square = rows.multiply(rows) if sp.issparse(rows) else rows * rows
-    return _divided(rows, np.sqrt(np.asarray(square.sum(axis=1))) * (1 + HAIR))
-
-
-def _divided(rows: Any, by: Floats) -> Any:
-    by = np.where(by > 0, by, 1.0).reshape(-1, 1)
-    if not sp.issparse(rows):
-        return rows / by
-    rows = rows.copy()
-    rows.data /= np.repeat(by.ravel(), np.diff(rows.indptr))  # 1 / by may overflow
-    return rows
-
-
-# -- gradients -------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False, repr=False)
@@ -286,7 +262,7 @@ def clipped_sum(
     label is unknown) is x rᵀ, of norm ‖x‖·‖r‖. One that overflows adds nothing. With ``sizes``
     rows stand person by person, each has so many, and adds the clipped mean of their gradients.
     """
-    total, limit = np.zeros_like(weights), clip * (1 - SUM_HAIR)
+    total, limit = np.zeros_like(weights), clip * (1 - CLIP_MARGIN)
     every = [np.zeros((0, Y.shape[1]))]
     with one_thread(), np.errstate(over="ignore", invalid="ignore"):
         for block, span in padded_blocks(rows, _block(sp.issparse(rows), *weights.shape)):

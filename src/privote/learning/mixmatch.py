@@ -21,17 +21,14 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 
-from ..errors import InputError, positive
+from ..errors import InputError, positive, whole
 from .networks import (
-    Augment,
     Network,
     NetworkClassifier,
     Rows,
     Scaling,
     build_network,
-    check_counts,
     check_network,
-    check_shares,
     last_layer,
     load_weights,
     masked_loss,
@@ -39,7 +36,7 @@ from .networks import (
     seeded,
     usual_network,
 )
-from .rows import Progress, Targets, check_targets, count_rows, matching, take_rows
+from .rows import Progress, Targets, check_targets, count_rows, fraction, matching, take_rows
 
 # Settings that are None in a MixMatchClassifier, and how much noise is added to rows.
 _VECTORS = {"weight_decay": 1.0, "mixup": 0.75, "unlabelled_weight": 5.0, "feature_dropout": 0.5}
@@ -176,19 +173,15 @@ class MixMatchClassifier(NetworkClassifier):
             name: default if getattr(self, name, None) is None else getattr(self, name)
             for name, default in (_IMAGES if images else _VECTORS).items()
         }
-        check_counts(self, "steps", "batch_size", "hidden")
-        check_shares(self, "dropout")
+        for name in ("steps", "batch_size", "hidden"):
+            whole(name, getattr(self, name))
+        fraction("dropout", self.dropout)
         positive("learning_rate", self.learning_rate)
         for name in ("weight_decay", "mixup", "unlabelled_weight"):
             if chosen[name] != 0:
                 positive(name, chosen[name])
-        noise, dropped = chosen["noise"], chosen["feature_dropout"]
-        return Recipe(
-            **{**self.get_params(deep=False), **chosen},
-            # How rows are changed to learn from, and to guess about.
-            augment=Augment(noise=noise, feature_dropout=dropped),
-            weak=Augment(noise=_WEAK * noise, feature_dropout=_WEAK * dropped),
-        )
+        fraction("feature_dropout", chosen["feature_dropout"], "[)")
+        return Recipe(**{**self.get_params(deep=False), **chosen})
 
 
 # -- one step of it --------------------------------------------------------------------------------
@@ -226,10 +219,20 @@ def mixed(inputs: Any, targets: Any, alpha: float, rng: np.random.Generator) -> 
 
 
 class Recipe(SimpleNamespace):
-    """How to train: parameters of :class:`privote.learning.MixMatchClassifier`, none left open.
+    """How to train: parameters of :class:`privote.learning.MixMatchClassifier`, none left open."""
 
-    But for ``augment`` and ``weak``, which are the changes of rows themselves.
-    """
+    def changed(self, batch: Any, generator: Any, by: float = 1.0) -> Any:
+        """Return a copy of a batch with noise and missing features, which leave labels alone.
+
+        The features that are left grow so that sums stay as they are. ``by`` scales the change.
+        """
+        torch, dropped = require_torch("MixMatch"), by * self.feature_dropout
+        if self.noise:
+            batch = batch + by * self.noise * torch.randn(batch.shape, generator=generator)
+        if dropped:
+            mask = torch.rand(batch.shape, generator=generator) >= dropped
+            batch = batch * mask / (1 - dropped)
+        return batch
 
     def weight(self, step: int) -> float:
         """Return the weight of the unlabelled loss: 0, then rising evenly, then all of it."""
@@ -283,14 +286,14 @@ class Training:
         recipe = self.recipe
         chosen = self.rng.integers(len(self.labelled), size=recipe.batch_size)
         batch = self._read(self.labelled, chosen)
-        inputs = [recipe.augment(batch, self.generator)]
+        inputs = [recipe.changed(batch, self.generator)]
         weights = self.known[chosen]
         targets = [self._filled(batch, self.truth[chosen], weights)]
         weight = recipe.weight(step)
         if weight:
             unlabelled = self.rng.integers(len(self.unlabelled), size=recipe.batch_size)
             unlabelled = self._read(self.unlabelled, unlabelled)
-            inputs += [recipe.augment(unlabelled, self.generator) for _ in range(_COPIES)]
+            inputs += [recipe.changed(unlabelled, self.generator) for _ in range(_COPIES)]
             targets += [self._guess(unlabelled)] * _COPIES
         x, y = self._torch.cat(inputs), self._torch.cat(targets)
         if recipe.mixup:
@@ -316,9 +319,9 @@ class Training:
 
     def _chance(self, batch: Any) -> Any:
         """Return probabilities, a mean over weakly changed copies: (rows, labels)."""
-        weak = self.recipe.weak
+        changed = self.recipe.changed
         with self._torch.no_grad():
-            logits = [self.average(weak(batch, self.generator)) for _ in range(_COPIES)]
+            logits = [self.average(changed(batch, self.generator, _WEAK)) for _ in range(_COPIES)]
             return sum(self._torch.sigmoid(logit) for logit in logits) / _COPIES
 
     def _filled(self, batch: Any, truth: Any, known: Any) -> Any:

@@ -37,7 +37,7 @@ from scipy.special import expit, logit
 
 from ..errors import InputError, finite, positive
 from .gradients import PrivateLinear
-from .noise import SUM_HAIR, Noise, Priced, TrainingPlan
+from .noise import CLIP_MARGIN, Noise, Priced, TrainingPlan
 from .rows import (
     BLOCK,
     Floats,
@@ -191,7 +191,7 @@ def moments(design: Any, Y: Labels, unit: Persons, tau: float) -> Floats:
     """
     cast = (Y == 1).astype(np.float64)
     length = np.sqrt(cast.sum(axis=1))
-    limit = np.sqrt(tau) * (1 - SUM_HAIR)
+    limit = np.sqrt(tau) * (1 - CLIP_MARGIN)
     cast *= np.minimum(1.0, limit / np.maximum(length, 1.0))[:, None]
     if unit is not None:
         cast /= np.bincount(unit)[unit][:, None]

@@ -10,12 +10,10 @@ far a neighbour may be is, for each query, a quantile of its distances to the pu
 rows in, a public radius out, no private row seen. So about as many records speak in a thin region
 as in a dense one.
 
-Matrix products round differently at different places of a block, and a record's ballots must not
-hang on that. For rows scaled to length at most 1, a product in single precision is within a known
-margin of the true one, in whatever order it was summed (Higham, Accuracy and Stability of Numerical
-Algorithms, 2002, section 3.1). Pairs that far inside the bar are near, pairs that far outside are
-not, and the few in between are settled by :func:`distances`: in double precision, elementwise, in
-an order fixed by the number of features alone.
+Matrix products round by the shape of a block, and on some processors by a row's place in it, and a
+record's ballots must not hang on that. So private rows are compared in blocks of one fixed, padded
+shape by one thread, in double precision; one by one where places round differently. A pair at the
+very radius is near, however its distance was rounded.
 """
 
 from __future__ import annotations
@@ -28,11 +26,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import issparse
+from sklearn.metrics import pairwise_distances
 
 from ..errors import InputError, finite, whole
 from ..votes.cube import BallotSource, SparseBlock
 from .embedding import embed, fit_embedding
-from .rows import Floats, check_groups, check_labels, check_rows, fraction
+from .rows import (
+    BLOCK,
+    Floats,
+    check_groups,
+    check_labels,
+    check_rows,
+    fraction,
+    normalize_rows,
+    padded_blocks,
+    same_anywhere,
+)
+from .workers import one_thread
 
 _BLOCK_BYTES = 1 << 27  # of the ballots expected in a block
 _BALLOT_BYTES = 64  # of one ballot besides its votes, while blocks are made
@@ -75,7 +85,9 @@ class NeighbourBallots(BallotSource):
     voter_names
         (voters,) the persons, sorted, if ``groups`` were given; else None.
 
-    Notes ----- The quantile is exact up to 4,096 public rows; beyond that, it is estimated from
+    Notes
+    -----
+    The quantile is exact up to 4,096 public rows; beyond that, it is estimated from
     4,096 public rows drawn with a fixed seed.
 
     Ballots are computed while they are read, block by block, so memory does not grow with the
@@ -120,12 +132,13 @@ class NeighbourBallots(BallotSource):
             )
         self.share, self.metric = fraction("share", share, "(]"), metric
         mapping = fit_embedding(embedding, public)
-        pool = RowTable(embed(mapping, public))
-        records = RowTable(embed(mapping, private))
+        pool, records = embed(mapping, public), embed(mapping, private)
         self.active_share = self.share if radius is None else None
-        self.radius = _radii(pool, self.share, metric) if radius is None else _given(radius, pool)
+        self.radius = (
+            _radii(pool, self.share, metric) if radius is None else _given(radius, pool.shape[0])
+        )
         self._search = RadiusSearch(records, pool, metric, self.radius)
-        self.queries, self._places = pool.rows, np.arange(pool.rows)
+        self.queries, self._places = pool.shape[0], np.arange(pool.shape[0])
 
     def __repr__(self) -> str:
         return (
@@ -190,7 +203,6 @@ def _together(
 # -- who is near -----------------------------------------------------------------------------------
 
 Places = npt.NDArray[np.int64]
-Singles = npt.NDArray[np.float32]
 
 METRICS = ("cosine", "euclidean")
 
@@ -198,203 +210,99 @@ METRICS = ("cosine", "euclidean")
 #: times the same way. The error of a 1 % quantile is then about 2 % of its share.
 POOL_ROWS = 4096
 
-_CELLS = 1 << 20  # of double precision: 8 MiB a slab
-_TIES = 1e-9  # relative: pairs exactly at the quantile are in, however their distance was rounded
-_TABLE_CELLS = 1 << 22  # of a table of distances between public rows
-_BLOCK_CELLS = 1 << 21  # products held at once: 8 MiB
-_UNSURE_CELLS = 1 << 20
-_ROUNDING = 2.0**-24  # of single precision
-_NEVER = -4.0  # a score below every bar: euclidean bars lie in [-1/2, 1/2]
+_CELLS = 1 << 22  # numbers of a block of rows, and of a table of distances: 32 MiB
+_TIES = 1e-9  # relative: beyond what any distance is rounded by
 
 
-def distances(left: Floats, right: Floats, metric: str) -> Floats:
-    """Return the distance of each pair of rows (pairs,): a function of the two rows alone.
-
-    ``"cosine"``: 1 - cos, and 1 where a row is zero; ``"euclidean"``: the length of the difference.
-    """
-    if metric == "cosine":
-        return 1.0 - fixed_sum(unit(left) * unit(right))
-    difference = left - right
-    return np.sqrt(fixed_sum(difference * difference))
+def _dense(rows: Any) -> Floats:
+    return np.asarray(rows.toarray() if issparse(rows) else rows, dtype=np.float64)
 
 
-def fixed_sum(terms: Floats) -> Floats:
-    """Sum rows (rows, terms) by folding halves: the order depends on the number of terms only."""
-    while terms.shape[1] > 1:
-        half = (terms.shape[1] + 1) // 2
-        folded = terms[:, :half].copy()
-        folded[:, : terms.shape[1] - half] += terms[:, half:]
-        terms = folded
-    return np.asarray(terms[:, 0])
-
-
-def unit(rows: Floats) -> Floats:
-    """Return rows of length 1, each from itself alone; a zero row stays zero."""
-    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
-    scaled = rows / np.where(largest > 0, largest, 1.0)  # squares then neither over- nor underflow
-    length = np.sqrt(fixed_sum(scaled * scaled))[:, None]
-    return np.asarray(scaled / np.where(length > 0, length, 1.0))
-
-
-class RowTable:
-    """Checked rows (rows, features), dense or sparse, read in double precision a slab at a time."""
-
-    def __init__(self, rows: Any) -> None:
-        self._table = rows
-        self.rows, self.features = rows.shape
-
-    def slabs(self) -> list[tuple[int, int]]:
-        """Return (start, stop) of slabs of a few megabytes, by public sizes only."""
-        step = max(1, _CELLS // self.features)
-        return [(low, min(low + step, self.rows)) for low in range(0, self.rows, step)]
-
-    def slab(self, start: int, stop: int) -> Floats:
-        """Return consecutive rows (stop - start, features)."""
-        return self._dense(self._table[start:stop])
-
-    def take(self, places: npt.NDArray[Any]) -> Floats:
-        """Return rows by their places: (places, features)."""
-        return self._dense(self._table[places])
-
-    def _dense(self, part: Any) -> Floats:
-        whole = part.toarray() if issparse(part) else part
-        return np.asarray(whole, dtype=np.float64)
-
-
-def public_sample(rows: int) -> Places:
-    """Return the places of the public rows that stand for the pool: all, or ``POOL_ROWS``."""
-    if rows <= POOL_ROWS:
-        return np.arange(rows)
-    drawn = np.random.Generator(np.random.PCG64(0)).choice(rows, POOL_ROWS, replace=False)
-    return np.sort(drawn.astype(np.int64))
-
-
-def _given(radius: Any, public: RowTable) -> Floats:
+def _given(radius: Any, public: int) -> Floats:
     """Return a radius that was given, for every query."""
-    number = finite("radius", radius)
-    if number < 0:
+    if finite("radius", radius) < 0:
         raise InputError("radius", "must not be negative", radius)
-    return np.full(public.rows, number)
+    return np.full(public, float(radius))
 
 
-def _radii(public: RowTable, share: float, metric: str) -> Floats:
+def _radii(public: Any, share: float, metric: str) -> Floats:
     """Return for each row of the pool the quantile of its distances to the rest of it: (rows,)."""
-    if public.rows < 2:
+    rows = public.shape[0]
+    if rows < 2:
         rule = "must have at least 2 rows: the radius is a quantile of distances"
         raise InputError("X_public", rule)
-    sample = public_sample(public.rows)
-    anchor = _anchor(public, sample, metric)
-    index = np.full(public.rows, -1)
-    index[sample] = np.arange(len(sample))
-    radii = np.empty(public.rows)
-    for start in range(0, public.rows, step := max(1, _TABLE_CELLS // len(sample))):
-        rows = np.arange(start, min(start + step, public.rows))
-        away = _table(_anchor(public, rows, metric), anchor, metric)
-        sampled = index[rows] >= 0  # a row is not its own neighbour
-        away[sampled, index[rows[sampled]]] = np.inf
-        radii[rows[sampled]] = _quantile(away[sampled], share, len(sample) - 1)
-        radii[rows[~sampled]] = _quantile(away[~sampled], share, len(sample))
-    return np.asarray(radii * (1 + _TIES) + _TIES * radii.max())
-
-
-def _quantile(away: Floats, share: float, count: int) -> Floats:
-    """Return in each row the distance within which a share of ``count`` entries lies."""
-    last = min(max(math.ceil(share * count), 1), count) - 1
-    return np.asarray(np.partition(away, last, axis=1)[:, last])
-
-
-def _anchor(public: RowTable, places: Places, metric: str) -> Floats:
-    rows = public.take(places)
-    return unit(rows) if metric == "cosine" else rows - public.take(np.arange(1))
-
-
-def _table(left: Floats, right: Floats, metric: str) -> Floats:
-    """Return all distances (left, right); of public rows only, so rounding may be what it is."""
-    if metric == "cosine":
-        return np.asarray(1.0 - left @ right.T)
-    square = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1)[None, :] - 2 * left @ right.T
-    return np.asarray(np.sqrt(np.maximum(square, 0.0)))
+    sample = np.arange(rows)
+    if rows > POOL_ROWS:
+        sample = np.sort(np.random.default_rng(0).choice(rows, POOL_ROWS, replace=False))
+    anchor, radii = _dense(public[sample]), np.empty(rows)
+    step = max(1, _CELLS // len(sample))
+    for start in range(0, rows, step):
+        span = np.arange(start, min(start + step, rows))
+        away = pairwise_distances(_dense(public[span]), anchor, metric=metric)
+        itself = span[:, None] == sample  # a row is not its own neighbour
+        away[itself] = np.inf
+        for sampled in (False, True):
+            mine, count = itself.any(axis=1) == sampled, len(sample) - sampled
+            last = min(max(math.ceil(share * count), 1), count) - 1
+            radii[span[mine]] = np.partition(away[mine], last, axis=1)[:, last]
+    return radii
 
 
 class RadiusSearch:
     """Finds all private rows within a radius of public ones.
 
+    A row x is near a query q where its score reaches the query's bar: by the cosine the product of
+    the two, scaled to length 1; else x q - x x / 2, which is at least (q q - r r) / 2 where q is at
+    most r from x.
+
     Parameters
     ----------
     private, public
-        Rows in the same space. Only ``public`` shapes it: its mean and its extent.
+        Rows in the same space. Only ``public`` says where its origin is.
     metric
         ``"cosine"`` or ``"euclidean"``.
     radii
         (public rows,) how far a neighbour of each may be.
     """
 
-    def __init__(self, private: RowTable, public: RowTable, metric: str, radii: Floats) -> None:
-        self._private, self._public, self._metric = private, public, metric
-        self._radii = radii
-        self._centre, self._extent = np.zeros(public.features), 1.0
-        if metric == "euclidean":  # the mean at the origin, and whoever may be near within length 1
-            slabs = public.slabs()
-            self._centre = sum(
-                (public.slab(*slab).sum(axis=0) / public.rows for slab in slabs),
-                start=self._centre,
-            )
-            far = max(float(_squares(public.slab(*slab) - self._centre).max()) for slab in slabs)
-            self._extent = (np.sqrt(far) + float(radii.max())) * (1 + 1e-6) or 1.0
-        columns = private.features + (metric == "euclidean")
-        size = 1.0 if metric == "cosine" else 1.5  # of a score's terms together, at the most
-        steps = (columns + 16) * _ROUNDING
-        self._margin = 1.01 * size * steps / (1 - steps) if steps < 1 else np.inf
+    def __init__(self, private: Any, public: Any, metric: str, radii: Floats) -> None:
+        self._private, self._public, self._radii = private, public, radii
+        self._cosine = metric == "cosine"
+        self._centre = 0.0 if self._cosine else np.asarray(public.mean(axis=0)).ravel()
 
-    def _factors(self, rows: Floats) -> Singles:
-        """Return private rows as they are multiplied: (rows, columns).
+    def _factors(self, rows: Any) -> Floats:
+        """Return rows as they are multiplied: (rows, columns)."""
+        rows = _dense(rows) - self._centre
+        if self._cosine:
+            return np.asarray(normalize_rows(rows))
+        return np.hstack([rows, -(rows * rows).sum(axis=1, keepdims=True) / 2])
 
-        Euclidean: x q - x x / 2 is at least (q q - r r) / 2 where q is at most r from x.
-        """
-        if self._metric == "cosine":
-            return unit(rows).astype(np.float32)
-        with np.errstate(over="ignore"):  # too large to square is too far, too
-            scaled = (rows - self._centre) / self._extent
-            half = _squares(scaled) / 2
-        far = ~(half <= 0.5)
-        scaled[far] = 0.0
-        score = np.where(far, _NEVER, -half)
-        return np.asarray(np.concatenate([scaled, score[:, None]], axis=1), np.float32)
-
-    def _questions(self, rows: Floats, radii: Floats) -> tuple[Singles, Floats]:
-        """Return public rows as they are multiplied, and the scores from which on one is near."""
-        if self._metric == "cosine":
-            return unit(rows).astype(np.float32), 1.0 - np.minimum(radii, 3.0)  # none is above 2
-        scaled = (rows - self._centre) / self._extent
-        factors = np.concatenate([scaled, np.ones((len(rows), 1))], axis=1).astype(np.float32)
-        return factors, (_squares(scaled) - (radii / self._extent) ** 2) / 2
+    def _questions(self, places: Places) -> tuple[Floats, Floats]:
+        """Return some public rows as they are multiplied, and the bar of each."""
+        rows, radii = _dense(self._public[places]) - self._centre, self._radii[places]
+        if self._cosine:
+            return np.asarray(normalize_rows(rows)), 1 - radii - _TIES
+        squares = (rows * rows).sum(axis=1)
+        bars = (squares - radii**2) / 2 - _TIES * (squares + radii**2)
+        return np.hstack([rows, np.ones((len(rows), 1))]), bars
 
     def find(self, places: Places) -> tuple[Places, Places]:
         """Return all pairs of some public rows, by query and then by record: (pairs,) each.
 
         Queries are numbered from 0 in the order they are given.
         """
-        rows, radii = self._public.take(places), self._radii[places]
-        factors, bars = self._questions(rows, radii)
-        low = (bars - self._margin).astype(np.float32)[:, None]
-        step, pairs = max(64, _BLOCK_CELLS // max(1, len(places))), []
-        for start in range(0, self._private.rows, step):
-            slab = self._private.slab(start, min(start + step, self._private.rows))
-            scores = factors @ self._factors(slab).T
-            cells = np.flatnonzero(scores >= low)
-            query, record = np.divmod(cells, len(slab))
-            inside = scores.reshape(-1)[cells] >= (bars + self._margin)[query]
-            unsure = np.flatnonzero(~inside)
-            limit = max(1, _UNSURE_CELLS // self._private.features)
-            for first in range(0, len(unsure), limit):
-                part = unsure[first : first + limit]
-                away = distances(slab[record[part]], rows[query[part]], self._metric)
-                inside[part] = away <= radii[query[part]]
-            pairs.append((query[inside], record[inside] + start))
+        questions, bars = self._questions(places)
+        widest = max(len(places), self._private.shape[1])
+        size = int(min(BLOCK, max(16, _CELLS // widest)))
+        pairs = []
+        with one_thread(), np.errstate(over="ignore", invalid="ignore"):  # too large is too far
+            shape = size, questions.shape[1]
+            size = size if same_anywhere(lambda rows: rows @ questions.T, shape) else 1
+            for block, span in padded_blocks(self._private, size):
+                near = self._factors(block) @ questions.T >= bars
+                cells = np.flatnonzero(near[: span.stop - span.start])
+                record, query = np.divmod(cells, len(places))
+                pairs.append((query, record + span.start))
         query, record = (np.concatenate(side) for side in zip(*pairs, strict=True))
         order = np.argsort(query, kind="stable")
         return query[order], record[order]
-
-
-def _squares(rows: Floats) -> Floats:
-    return fixed_sum(rows * rows)

@@ -33,10 +33,8 @@ from .rows import (
     check_targets,
     fraction,
     padded_blocks,
-    rounded,
     same_anywhere,
 )
-from .teachers import METRICS, best_thresholds
 
 Arrays = dict[str, npt.NDArray[Any]]
 Network = str | Callable[[tuple[int, ...], int], Any]
@@ -207,21 +205,11 @@ def weights_of(module: Any) -> Arrays:
 def set_weights(module: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     """Put arrays into a network; names and shapes must be the network's own."""
     torch = require_torch("networks")
-    state = module.state_dict()
-    if set(state) != set(arrays):
-        raise InputError(
-            f"weights must match this network: missing {sorted(set(state) - set(arrays))[:3]}, "
-            f"unknown {sorted(set(arrays) - set(state))[:3]}"
-        )
-    for name, value in state.items():
-        if tuple(value.shape) != arrays[name].shape or arrays[name].dtype.kind not in "fiu":
-            raise InputError(
-                f"weights {name} must have the shape {tuple(value.shape)}, got "
-                f"{arrays[name].shape} of type {arrays[name].dtype}"
-            )
-    module.load_state_dict(
-        {name: torch.as_tensor(np.array(arrays[name])).to(state[name].dtype) for name in state}
-    )
+    try:
+        state = {name: torch.as_tensor(np.array(value)) for name, value in arrays.items()}
+        module.load_state_dict(state)
+    except (RuntimeError, TypeError) as error:  # names, shapes; types
+        raise InputError("weights", f"must be those of this network: {error}") from None
 
 
 def load_weights(module: Any, path: str | os.PathLike[str]) -> list[str]:
@@ -242,35 +230,27 @@ def load_weights(module: Any, path: str | os.PathLike[str]) -> list[str]:
         loaded = loaded["state_dict"]
     if not isinstance(loaded, Mapping) or not all(map(torch.is_tensor, loaded.values())):
         raise InputError(f"weights in {str(path)!r} must be a state dictionary, got {type(loaded)}")
-    state = module.state_dict()
-    head = _names_of_head(module)
-    fitting, surplus = {}, []
-    for name, value in loaded.items():
-        name = _our_name(str(name))
-        value = _fewer_channels(value, state.get(name))
-        if name in state and state[name].shape == value.shape:
-            fitting[name] = value
-        else:
-            surplus.append(name)
+    state, last = module.state_dict(), last_layer(module)
+    renamed = {_our_name(str(name)): value for name, value in loaded.items()}
+    values = {name: _fewer_channels(value, state.get(name)) for name, value in renamed.items()}
+    fitting = {
+        name: value
+        for name, value in values.items()
+        if name in state and state[name].shape == value.shape
+    }
+    missing = module.load_state_dict(fitting, strict=False).missing_keys
+    head = {name for name, part in module.named_parameters() if part is last.weight}
+    head |= {name for name, part in module.named_parameters() if part is last.bias}
     # Counters of batches are not in every file, and nothing is computed from them.
     absent = [
-        name
-        for name in state
-        if name not in fitting and name not in head and not name.endswith("num_batches_tracked")
+        name for name in missing if name not in head and not name.endswith("num_batches_tracked")
     ]
     if absent:
         raise InputError(
             f"weights in {str(path)!r} do not match this network: {len(absent)} parts are missing "
             f"or have another shape, first {absent[0]}"
         )
-    module.load_state_dict({**state, **fitting})
-    return surplus
-
-
-def _names_of_head(module: Any) -> set[str]:
-    head = last_layer(module)
-    (name,) = [name for name, part in module.named_modules() if part is head]
-    return {f"{name}.weight", f"{name}.bias"}
+    return [name for name in values if name not in fitting]
 
 
 def _our_name(name: str) -> str:
@@ -296,7 +276,6 @@ def masked_loss(logits: Any, targets: Any, known: Any) -> Any:
 
 Batch = npt.NDArray[np.float32]
 Index = npt.NDArray[np.intp]
-Augmentation = Callable[[Any, Any], Any]
 
 _LIMIT = 3.0  # standard deviations beyond which a value says no more
 _MOST_MEASURED = 2_000  # rows that are read to measure a scale, at most
@@ -334,11 +313,10 @@ class Rows:
     def __getitem__(self, index: Any) -> Batch:
         part = self._X[index]
         part = part.toarray() if sp.issparse(part) else np.asarray(part)
-        if self._bounded:
-            with np.errstate(over="ignore", invalid="ignore"):
-                batch = np.nan_to_num(part.astype(np.float32))
-        else:
+        with np.errstate(over="ignore", invalid="ignore"):
             batch = part.astype(np.float32)
+        if self._bounded:
+            batch = np.nan_to_num(batch)
         if part.dtype == np.uint8 and len(self.shape) == 3:
             batch /= np.float32(255)
         if not np.isfinite(batch).all():
@@ -405,46 +383,14 @@ class Scaling:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], size: int) -> Scaling:
         """Read what :meth:`to_arrays` gave, for this many features or channels."""
-        read = {}
-        for name in ("mean", "deviation"):
-            array = np.asarray(arrays[f"scale/{name}"], np.float32)
-            if array.shape != (size,) or not np.isfinite(array).all():
-                raise InputError(f"scale/{name} must be {size} finite numbers, got {array.shape}")
-            read[name] = array
-        if not (read["deviation"] > 0).all():
-            raise InputError("scale/deviation must be positive")
-        return cls(**read)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Augment:
-    """Small changes that leave the labels alone: noise, and missing features.
-
-    Attributes
-    ----------
-    noise
-        Standard deviation of Gaussian noise on every value.
-    feature_dropout
-        Share of values set to 0, while the others grow so that sums stay as they are.
-    """
-
-    noise: float = 0.0
-    feature_dropout: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.noise != 0:
-            positive("noise", self.noise)
-        fraction("feature_dropout", self.feature_dropout, "[)")
-
-    def __call__(self, batch: Any, generator: Any) -> Any:
-        """Return a changed copy of a batch (rows, features) or (rows, channels, height, width)."""
-        torch = require_torch("augmentation")
-        if self.noise:
-            batch = batch + self.noise * torch.randn(batch.shape, generator=generator)
-        if self.feature_dropout:
-            mask = torch.rand(batch.shape, generator=generator) >= self.feature_dropout
-            batch = batch * mask / (1 - self.feature_dropout)
-        return batch
+        mean, deviation = (
+            np.asarray(arrays[f"scale/{name}"], np.float32) for name in ("mean", "deviation")
+        )
+        shaped = mean.shape == deviation.shape == (size,)
+        finite = np.isfinite(mean).all() and np.isfinite(deviation).all()
+        if not (shaped and finite and (deviation > 0).all()):
+            raise InputError("arrays", f"must have a scale of {size} finite numbers, each above 0")
+        return cls(mean=mean, deviation=deviation)
 
 
 class NetworkClassifier(LabelClassifier):
@@ -482,7 +428,8 @@ class NetworkClassifier(LabelClassifier):
             raise UnavailableError("a network made by a function cannot be kept as plain arrays")
         config = {
             "network": name,
-            **self._sizes(),
+            "hidden": int(self.hidden),
+            "dropout": float(self.dropout),
             "shape": list(self.shape_),
             "labels": self.n_labels_,
         }
@@ -500,7 +447,8 @@ class NetworkClassifier(LabelClassifier):
             config = json.loads(str(arrays["config"][()]))
             name, labels = str(config["network"]), int(config["labels"])
             shape = tuple(int(extent) for extent in config["shape"])
-            sizes = {"hidden": int(config["hidden"]), "dropout": float(config["dropout"])}
+            sizes: dict[str, Any] = {"hidden": int(config["hidden"])}
+            sizes["dropout"] = float(config["dropout"])
             thresholds = np.asarray(arrays["thresholds"], np.float64)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError("arrays", f"must be those of a saved network: {error}") from None
@@ -509,7 +457,7 @@ class NetworkClassifier(LabelClassifier):
             for key, value in arrays.items()
             if key.startswith("weights/")
         }
-        _check_sizes(name, shape, labels, int(sizes["hidden"]), weights)
+        check_network(name)
         if thresholds.shape != (labels,) or not np.isfinite(thresholds).all():
             raise InputError(
                 "thresholds", f"must be {labels} finite numbers, got {thresholds.shape}"
@@ -518,11 +466,15 @@ class NetworkClassifier(LabelClassifier):
         model = cls(
             **{cls._named_by: name}, **{key: v for key, v in sizes.items() if key in parameters}
         )
-        network = build_network(
-            name, shape, labels, hidden=int(sizes["hidden"]), dropout=sizes["dropout"]
-        )
-        network = cls._like(network, weights)
-        set_weights(network, weights)
+        try:
+            with require_torch("networks").device("meta"):  # where no size takes memory
+                network = cls._like(build_network(name, shape, labels, **sizes), weights)
+            needed = {key: tuple(value.shape) for key, value in network.state_dict().items()}
+        except (RuntimeError, TypeError, OverflowError) as error:
+            raise InputError("arrays", f"must have the sizes of a network: {error}") from None
+        if needed != {key: value.shape for key, value in weights.items()}:
+            raise InputError("arrays", f"must be those of a network of shape {shape}")
+        set_weights(network.to_empty(device="cpu"), weights)
         return model._fitted(network, Scaling.from_arrays(arrays, shape[0]), shape, thresholds)
 
     @classmethod
@@ -539,13 +491,6 @@ class NetworkClassifier(LabelClassifier):
         self.n_features_in_ = shape[0]
         return self
 
-    def _sizes(self) -> dict[str, Any]:
-        """Return what else a network of this name is made with."""
-        return {
-            "hidden": int(self.hidden),
-            "dropout": float(self.dropout),
-        }
-
     def _answers(self, rows: Rows) -> Floats:
         torch, device = require_torch("a network's prediction"), self.device
         network = on_device(self.network_.eval(), device)
@@ -557,37 +502,6 @@ class NetworkClassifier(LabelClassifier):
                 for batch in rows.batches()
             ]
         return np.concatenate([np.zeros((0, self.n_labels_)), *parts])
-
-
-def check_counts(model: Any, *names: str) -> None:
-    """Refuse parameters that are not whole numbers of at least 1."""
-    for name in names:
-        whole(name, getattr(model, name))
-
-
-def check_shares(model: Any, *names: str) -> None:
-    """Refuse parameters that are not numbers from 0 to 1."""
-    for name in names:
-        fraction(name, getattr(model, name))
-
-
-def _check_sizes(
-    name: str, shape: tuple[int, ...], labels: int, hidden: int, weights: Arrays
-) -> None:
-    """Refuse sizes that the arrays do not have, before a network of that size is built."""
-    check_network(name)
-    if len(shape) not in (1, 3) or min((*shape, labels, hidden)) < 1:
-        raise InputError(f"arrays must be those of a saved network, got sizes {shape}, {labels}")
-    present = sum(value.size for value in weights.values())
-    inputs = int(np.prod(np.array(shape, dtype=object)))
-    if name in IMAGE_NETWORKS:
-        needed = labels + shape[0]
-    elif name == "mlp":
-        needed = (inputs + 1) * hidden + (hidden + 1) * labels
-    else:
-        needed = (inputs + 1) * labels
-    if needed > present:
-        raise InputError(f"arrays contain {present} weights; a network of these sizes has {needed}")
 
 
 # -- images ---------------------------------------------------------------------------------------
@@ -619,11 +533,8 @@ class ImageNetwork(NetworkClassifier):
     learning_rate, weight_decay
         Of Adam with amsgrad: as the paper trains DenseNet-121 (there for 100 epochs).
     validation
-        Share of the rows kept for choosing the best epoch and the thresholds; 0 keeps none, and so
-        do fewer than 10 rows.
-    tune
-        What each label's threshold makes best on the validation part: ``"BAC"``, ``"F1"``, or None
-        for 0.5.
+        Share of the rows kept for choosing the best epoch; 0 keeps none, and so do fewer than 10
+        rows.
     normalise
         ``"none"`` leaves pixels from 0 to 1; ``"imagenet"`` subtracts and divides by the published
         constants, which weights trained on ImageNet expect.
@@ -638,10 +549,6 @@ class ImageNetwork(NetworkClassifier):
     ----------
     network_
         The trained torch module.
-    history_
-        ``learning_rate``, ``train_loss`` and ``valid_loss``, one number an epoch.
-    thresholds_
-        (labels,) what ``predict`` uses.
     """
 
     accepts_soft = True
@@ -656,7 +563,6 @@ class ImageNetwork(NetworkClassifier):
     learning_rate: float = 1e-3
     weight_decay: float = 1e-5
     validation: float = 0.1
-    tune: str | None = "BAC"
     normalise: str = "none"
     device: str = "cpu"
     random_state: Any = None
@@ -665,7 +571,7 @@ class ImageNetwork(NetworkClassifier):
     def fit(self, X: Any, y: npt.ArrayLike) -> ImageNetwork:
         """Train on images (images, channels, height, width) and (images, labels).
 
-        Labels are 1, 0, probabilities, and -1 (unknown); thresholds are tuned on rounded labels.
+        Labels are 1, 0, probabilities, and -1 (unknown).
 
         ``X`` may be an array of float32 or uint8, or images on disk
         (:class:`privote.datasets.images.Images`).
@@ -687,14 +593,8 @@ class ImageNetwork(NetworkClassifier):
                 seen = Rows(image_features(network, rows, scaling, self.device))
                 learns, scale = last_layer(network), Scaling.none(seen.shape)
             sides = (order[validation:], order[:validation])
-            self.history_ = _fit_network(learns, _Lessons(seen, cells, scale), sides, self)
-        self._fitted(network, scaling, rows.shape, np.full(labels.shape[1], 0.5))
-        if validation and self.tune is not None:
-            judged = np.sort(order[:validation])
-            self.thresholds_ = best_thresholds(
-                self._answers(Rows(rows[judged])), rounded(labels[judged]), self.tune
-            )
-        return self
+            _fit_network(learns, _Lessons(seen, cells, scale), sides, self)
+        return self._fitted(network, scaling, rows.shape, np.full(labels.shape[1], 0.5))
 
     def _built(self, shape: tuple[int, ...], labels: int) -> Any:
         """Return the network to start from, where it is to be trained."""
@@ -708,9 +608,8 @@ class ImageNetwork(NetworkClassifier):
         """Refuse settings that make no sense."""
         check_network(self.architecture)
         fraction("validation", self.validation, "[)")
-        if self.tune is not None and self.tune not in METRICS:
-            raise InputError("tune", f"must be one of {', '.join(METRICS)} or None", self.tune)
-        check_counts(self, "n_epochs", "batch_size")
+        whole("n_epochs", self.n_epochs)
+        whole("batch_size", self.batch_size)
         positive("learning_rate", self.learning_rate)
         if self.weight_decay != 0:
             positive("weight_decay", self.weight_decay)
@@ -748,46 +647,41 @@ class _Lessons:
 
 def _fit_network(
     network: Any, lessons: _Lessons, sides: tuple[Index, Index], settings: Any
-) -> dict[str, list[float]]:
-    """Train a network where it stands and return the curves of training.
+) -> None:
+    """Train a network where it stands.
 
-    ``settings`` is the :class:`ImageNetwork`. With a validation part the
-    weights of its best epoch are kept, and the learning rate falls when its loss does not; without
-    one both look at the training loss.
+    ``settings`` is the :class:`ImageNetwork`. With a validation part the weights of its best epoch
+    are kept, and the learning rate falls when its loss does not; without one it falls by the
+    training loss.
     """
     torch = require_torch("training")
     how = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
     optimizer = torch.optim.Adam(network.parameters(), **how, amsgrad=True)
     falling = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=_PLATEAU)
     learnt, judged = sides
-    judge = "valid_loss" if len(judged) else "train_loss"
-    history: dict[str, list[float]] = {"learning_rate": [], "train_loss": [], judge: []}
     best, bar = None, np.inf
     for epoch in range(settings.n_epochs):
-        history["learning_rate"].append(optimizer.param_groups[0]["lr"])
         order = learnt[torch.randperm(len(learnt)).numpy()]
-        history["train_loss"].append(lessons.epoch(network, order, settings, optimizer))
+        loss = lessons.epoch(network, order, settings, optimizer)
         if len(judged):
-            history[judge].append(lessons.epoch(network, judged, settings, None))
-        loss = history[judge][-1]
+            loss = lessons.epoch(network, judged, settings, None)
         falling.step(loss)
-        if loss < bar:
+        if len(judged) and loss < bar:
             best, bar = deepcopy(network.state_dict()), loss * (1 - _BETTER)
         if settings.progress is not None:
             settings.progress(epoch + 1, settings.n_epochs)
-    if len(judged) and best is not None:
+    if best is not None:
         network.load_state_dict(best)
-    return history
 
 
 def image_features(
-    network: Any, rows: Rows, scaling: Scaling, device: str = "cpu"
+    network: Any, rows: Rows, scaling: Scaling, device: str = "cpu", *, alone: bool = False
 ) -> npt.NDArray[np.float32]:
     """Return what goes into a network's last layer: (rows, features).
 
     Each row is seen as if it were alone: in batches of one fixed, padded shape, each by one thread
     (see :func:`privote.learning.rows.padded_blocks`) and by a copy that is thrown away; one by one
-    where places in a batch round differently.
+    where places in a batch round differently, and where ``alone`` asks for it.
     """
     torch = require_torch("image features")
     size = min(max(_BATCHES[0], _VALUES // int(np.prod(rows.shape))), _BATCHES[1]) // 32 * 32
@@ -809,7 +703,8 @@ def image_features(
 
     threads = torch.get_num_threads() if device == "cpu" else 1
     with one_torch_thread(), ThreadPoolExecutor(threads) as pool:
-        size = size if same_anywhere(features, (size, *rows.shape), np.float32) else 1
+        if alone or not same_anywhere(features, (size, *rows.shape), np.float32):
+            size = 1
         return np.concatenate([*pool.map(mapped, padded_blocks(np.arange(len(rows)), size))])
 
 

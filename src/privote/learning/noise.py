@@ -50,7 +50,7 @@ _GRID = -20  # a noisy sum is rounded to about a millionth of its noise
 # What a record adds ends up further inside than its norm, so that rounding of the sum never shows
 # more than was priced: n vectors, summed in blocks of b, are off by at most 2^-53 (b + n / b) n
 # times their norm (Higham 2002, section 4.2), which this covers up to 20 million rows.
-SUM_HAIR = 1e-4
+CLIP_MARGIN = 1e-4
 
 
 @dataclass(frozen=True, kw_only=True)

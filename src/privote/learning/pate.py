@@ -82,8 +82,8 @@ class PATEClassifier(Shown, LabelClassifier):
     voters
         ``"teachers"``, or ``"neighbours"``: the private records near a query vote themselves.
     threshold
-        How probabilities become votes: ``"prevalence"``, ``"tuned"``, one number or one per label;
-        see :func:`privote.learning.cast`.
+        How probabilities become votes: ``"prevalence"``, one number or one per label; see
+        :func:`privote.learning.cast`.
     epsilon, delta
         The budget, for changing one record. Every ``fit`` spends it again: give each fold of a
         cross-validation a budget of its own, or choose settings on public data. Features must not
@@ -343,7 +343,6 @@ class PATEClassifier(Shown, LabelClassifier):
         part_names(X.shape[0], who.ids, who.groups)  # before a ledger is asked for the key
         part = partition(X.shape[0], self.n_teachers, ids=who.ids, groups=who.groups, key=who.key)
         limit = self.mechanism.max_positives if isinstance(self.mechanism, Mechanism) else None
-        tunes = isinstance(self.threshold, str) and self.threshold == "tuned"
 
         def taught() -> Ballots:
             teachers = train(
@@ -355,7 +354,6 @@ class PATEClassifier(Shown, LabelClassifier):
                 n_jobs=self.n_jobs,
                 random_state=start,
                 progress=partial(who.delivery.say, "training teachers"),
-                tune="F1" if tunes else None,
             )
             ballots = Ballots.from_array(cast(teachers, X_public, self.threshold)[rows])
             return ballots if limit is None else ballots.clip(limit)

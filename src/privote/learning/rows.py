@@ -28,6 +28,7 @@ Floats = npt.NDArray[np.float64]
 Targets = npt.NDArray[Any]  # int8 of 1, 0 and -1, or float64 with probabilities among them
 Progress = Callable[[int, int], None]  # of how much is done, and of how much
 
+NORM_MARGIN = 1e-12  # a row ends just inside the unit ball, so that rounding never leaves it
 BLOCK = 1024  # rows that are mapped at once: a public size, and no rest that is rounded otherwise
 
 
@@ -163,6 +164,27 @@ def same_anywhere(
     rows = np.random.default_rng(0).normal(size=shape).astype(dtype)
     here, there = mapping(rows), mapping(np.roll(rows, 1, axis=0))
     return here.tobytes() == np.roll(there, -1, axis=0).tobytes()
+
+
+def normalize_rows(rows: Any) -> Any:
+    """Return rows of norm 1, or 0 where there is nothing; each is scaled by itself.
+
+    First to a largest value of 1: squares of tiny values would vanish, or lose their digits, and
+    squares of huge ones overflow, and the norm with them.
+    """
+    largest = abs(rows).max(axis=1)
+    rows = _divided(rows, largest.toarray() if sp.issparse(rows) else largest)
+    square = rows.multiply(rows) if sp.issparse(rows) else rows * rows
+    return _divided(rows, np.sqrt(np.asarray(square.sum(axis=1))) * (1 + NORM_MARGIN))
+
+
+def _divided(rows: Any, by: Floats) -> Any:
+    by = np.where(by > 0, by, 1.0).reshape(-1, 1)
+    if not sp.issparse(rows):
+        return rows / by
+    rows = rows.copy()
+    rows.data /= np.repeat(by.ravel(), np.diff(rows.indptr))  # 1 / by may overflow
+    return rows
 
 
 def is_skorch(model: Any) -> bool:

@@ -34,10 +34,9 @@ from __future__ import annotations
 import random
 import sys
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -47,7 +46,6 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import expit
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 from ..datasets.records import keyed_parts
 from ..entropy import Entropy
@@ -58,7 +56,6 @@ from ..votes.names import identities
 from .linear import Layer, Solver, answer, one_class
 from .rows import (
     Floats,
-    LabelClassifier,
     Labels,
     Progress,
     check_labels,
@@ -72,19 +69,17 @@ from .rows import (
 )
 from .workers import each, one_thread
 
-FOLDS = 3
 _AT_ONCE = 4  # parts a worker gets at once from a fast teacher
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part: its teacher's number, rows, labels (records, labels), seed, and what to tune by."""
+    """A part: its teacher's number, rows, labels (records, labels) and seed."""
 
     number: int
     X: Any
     Y: Labels
     seed: int
-    tune: str | None = None
 
 
 def train(
@@ -97,7 +92,6 @@ def train(
     n_jobs: int | None = None,
     progress: Progress | None = None,
     random_state: int = 0,
-    tune: str | None = None,
 ) -> Teachers:
     """Train one teacher on each part of the private data.
 
@@ -125,10 +119,6 @@ def train(
         Called as ``progress(done, n_teachers)``.
     random_state
         Whence the teachers' seeds.
-    tune
-        "F1" or "BAC": also find, inside each part, the threshold of each label at which that figure
-        is best on records held out, for ``cast(..., threshold="tuned")``. It takes four times as
-        long: each part is cut in three, and each third is judged by a teacher of the other two.
 
     Notes
     -----
@@ -140,26 +130,18 @@ def train(
     rows = check_rows(X) if isinstance(model, LinearTeachers) else X
     labels = check_labels(Y, count_rows(rows), "Y")
     parts = _check_parts(part, len(labels), n_teachers)
-    if tune is not None and tune not in METRICS:
-        raise InputError("tune", f"must be None or one of {', '.join(METRICS)}", tune)
-    if isinstance(model, LinearTeachers):
-        model.solver()
-    elif not hasattr(model, "fit"):
+    if not hasattr(model, "fit"):
         raise InputError("teacher", "must be a classifier with fit", model)
     seeds = _seeds(random_state, n_teachers)
 
     def part_of(number: int) -> Part:
         mine = parts[number]
-        return Part(number, take_rows(rows, mine), labels[mine], seeds[number], tune)
+        return Part(number, take_rows(rows, mine), labels[mine], seeds[number])
 
     teachers = _train_parts(model, part_of, n_teachers, n_jobs, progress)
     sizes = np.array([len(mine) for mine in parts], np.int64)
     prevalence = np.stack([_prevalence(labels[mine]) for mine in parts])
-    thresholds = None if tune is None else np.stack([trained.thresholds for trained in teachers])
-    if isinstance(model, LinearTeachers):
-        layers = [trained.layer for trained in teachers if trained.layer is not None]
-        return StackedTeachers(layers, sizes, prevalence, thresholds)
-    return SeparateTeachers(teachers, sizes, prevalence, thresholds)
+    return Teachers(teachers, sizes, prevalence)
 
 
 def _train_parts(
@@ -190,29 +172,13 @@ def _train_parts(
 def _learn(model: Any, parts: list[Part]) -> list[TrainedTeacher]:
     """Return the teachers of a few parts: the work that is sent away."""
     with one_thread(), np.errstate(all="ignore"):  # a warning would tell of a part
-        return [_learn_one(model, part) for part in parts]
-
-
-def _learn_one(model: Any, part: Part) -> TrainedTeacher:
-    teacher = _fitted(model, part)
-    if part.tune is None:
-        return teacher
-    held_out = np.zeros(part.Y.shape)
-    # By chance, seeded for this teacher alone: the order of records may be that of their values.
-    fold = np.random.default_rng(part.seed).permutation(len(part.Y)) % FOLDS
-    for turn in range(FOLDS):
-        rest, mine = np.flatnonzero(fold != turn), np.flatnonzero(fold == turn)
-        if len(mine):
-            study = Part(part.number, take_rows(part.X, rest), part.Y[rest], part.seed)
-            judge = _fitted(model, study)
-            held_out[mine] = judge.answer(take_rows(part.X, mine), f"teacher {part.number}")
-    return replace(teacher, thresholds=best_thresholds(held_out, part.Y, part.tune))
+        return [_fitted(model, part) for part in parts]
 
 
 def _fitted(model: Any, part: Part) -> TrainedTeacher:
     learnable, constant = one_class(part.Y)
     if isinstance(model, LinearTeachers):
-        return TrainedTeacher(model.solver().fit(part.X, part.Y), [], learnable, constant)
+        return TrainedTeacher(model.fit(part.X, part.Y), [], learnable, constant)
     if not learnable.any():
         return TrainedTeacher(None, [], learnable, constant)
     with _own_chance(part.seed), warnings.catch_warnings():
@@ -417,8 +383,6 @@ Rule = str | Threshold
 Votes = npt.NDArray[np.bool_]
 Hashes = npt.NDArray[np.uint64]
 
-RULES = ("prevalence", "tuned")
-METRICS = ("F1", "BAC")
 _LAST = 2**64 - 1
 
 
@@ -438,8 +402,8 @@ def cast(
     X_public
         (queries, ...) public rows. By "prevalence" a vote depends on the whole pool.
     threshold
-        ``"prevalence"``; ``"tuned"``, which ``train(..., tune="F1")`` found; or numbers in [0, 1]:
-        one, or one per label (labels,). A probability at or above the number is a yes.
+        ``"prevalence"``; or numbers in [0, 1]: one, or one per label (labels,). A probability at or
+        above the number is a yes.
     block
         Queries at a time; see :meth:`Teachers.predict_proba`.
 
@@ -452,7 +416,10 @@ def cast(
         raise InputError("X_public", "must have at least one row, got none")
     row = 0
     if not (isinstance(threshold, str) and threshold == "prevalence"):
-        bar, votes = _bar(teachers, threshold), np.empty((queries, *cube), np.bool_)
+        if isinstance(threshold, str):
+            raise InputError("threshold", "must be 'prevalence', or numbers", threshold)
+        bar = check_threshold(threshold, teachers.n_labels).astype(np.float32)
+        votes = np.empty((queries, *cube), np.bool_)
         for answers in teachers.predict_proba(X_public, block):
             votes[row : row + len(answers)] = answers >= bar
             row += len(answers)
@@ -462,56 +429,6 @@ def cast(
         scores[:, row : row + len(answers)] = answers.reshape(len(answers), -1).T
         row += len(answers)
     return top_votes(scores, teachers.prevalence, cube)
-
-
-def best_thresholds(scores: npt.NDArray[Any], Y: Labels, metric: str) -> Floats:
-    """Return the threshold of each label (labels,) at which a figure is best on these records.
-
-    Parameters
-    ----------
-    scores
-        (records, labels) in [0, 1], of records that the model has not seen.
-    Y
-        (records, labels) of 1, 0 and -1 (unknown: left out).
-    metric
-        "F1" or "BAC".
-
-    Returns
-    -------
-    float array (labels,)
-        Half-way between the last yes and the first no; of equals the highest. 0.5 for a label with
-        one class only.
-    """
-    if metric not in METRICS:
-        raise InputError("metric", f"must be one of {', '.join(METRICS)}", metric)
-    best = np.full(Y.shape[1], 0.5)
-    for label in range(Y.shape[1]):
-        answered = Y[:, label] >= 0
-        truth, score = Y[answered, label] == 1, scores[answered, label].astype(np.float64)
-        if not truth.any() or truth.all():
-            continue
-        order = np.argsort(-score, kind="stable")
-        score, hits = score[order], np.cumsum(truth[order])
-        yes = np.arange(1, len(score) + 1)
-        ones, zeros = hits[-1], len(score) - hits[-1]
-        figure = 2 * hits / (yes + ones) if metric == "F1" else hits / ones - (yes - hits) / zeros
-        lower = np.append(score[1:], 0.0)
-        # Between equal scores there is no room for a threshold; below the last there always is.
-        figure[:-1][score[:-1] == lower[:-1]] = -np.inf
-        best_index = int(np.argmax(figure))
-        best[label] = (score[best_index] + lower[best_index]) / 2
-    return best
-
-
-def _bar(teachers: Teachers, threshold: Rule) -> npt.NDArray[np.float32]:
-    """Return thresholds that broadcast over (rows, teachers, labels)."""
-    if not isinstance(threshold, str):
-        return check_threshold(threshold, teachers.n_labels).astype(np.float32)
-    if threshold != "tuned":
-        raise InputError("threshold", f"must be one of {', '.join(RULES)}, or numbers", threshold)
-    if teachers.thresholds is None:
-        raise InputError("threshold 'tuned' needs teachers trained with tune='F1' or 'BAC'")
-    return teachers.thresholds.astype(np.float32)
 
 
 def top_votes(scores: npt.NDArray[Any], share: npt.ArrayLike, cube: tuple[int, int]) -> Votes:
@@ -565,8 +482,12 @@ _BLOCK_CELLS = 1 << 23  # answers in a block: 32 MiB
 _BLOCK_VALUES = 1 << 25  # features of a block's rows
 
 
-class Teachers(ABC):
+class Teachers:
     """An ensemble that was trained: how many teachers, what they saw, what they answer.
+
+    Linear models are asked in one matrix product: what a column of it comes to depends on that
+    column and on sizes that are public. Their weights take teachers x labels x features x 4 bytes,
+    twice that while they are put together. Any others are asked one after the other.
 
     Attributes
     ----------
@@ -577,23 +498,21 @@ class Teachers(ABC):
     prevalence
         (teachers, labels) the share of ones among each part's known labels; 0 where none is known.
         Sealed.
-    thresholds
-        (teachers, labels) tuned inside the parts, or None if nobody asked for that. Sealed.
     """
 
     def __init__(
-        self,
-        sizes: npt.NDArray[np.int64],
-        prevalence: npt.NDArray[np.float64],
-        thresholds: npt.NDArray[np.float64] | None = None,
+        self, teachers: list[TrainedTeacher], sizes: npt.NDArray[np.int64], prevalence: Floats
     ) -> None:
         self.n_teachers, self.n_labels = prevalence.shape
-        self.sizes = sizes
-        self.prevalence = prevalence
-        self.thresholds = thresholds
+        self.teachers, self.sizes, self.prevalence = teachers, sizes, prevalence
+        layers = [teacher.layer for teacher in teachers if teacher.layer is not None]
+        self._layer: tuple[Answers, Answers] | None = None
+        if layers:
+            self._layer = _stacked(layers)
+            self.teachers = []
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.n_teachers} teachers, {self.n_labels} labels)"
+        return f"Teachers({self.n_teachers} teachers, {self.n_labels} labels)"
 
     def predict_proba(self, X: Any, block: int | None = None) -> Iterator[Answers]:
         """Yield probabilities (rows, teachers, labels) for consecutive rows of ``X``.
@@ -611,43 +530,35 @@ class Teachers(ABC):
             block = max(8, min(cells, _BLOCK_VALUES // row_size(X)) // 8 * 8)
         block = whole("block", block)
         for start in range(0, rows, block):
-            yield self._answers(take_rows(X, slice(start, min(start + block, rows))))
+            part = take_rows(X, slice(start, min(start + block, rows)))
+            if self._layer is not None:
+                yield self._product(check_rows(part), *self._layer)
+                continue
+            answers = np.empty((count_rows(part), self.n_teachers, self.n_labels), np.float32)
+            for number, teacher in enumerate(self.teachers):
+                answers[:, number] = teacher.answer(part, f"teacher {number}")
+            yield answers
 
-    @abstractmethod
-    def _answers(self, X: Any) -> Answers:
-        """Return probabilities (rows, teachers, labels) for a few rows."""
-
-
-class StackedTeachers(Teachers):
-    """Linear models: all are asked in one matrix product.
-
-    What a column of the product comes to depends on that column and on sizes that are public. The
-    weights take teachers x labels x features x 4 bytes, twice that while they are put together.
-    """
-
-    def __init__(self, layers: list[Layer], *seen: Any) -> None:
-        super().__init__(*seen)
-        labels, self.n_features = layers[0][0].shape
-        self._weights = np.empty((self.n_features, len(layers) * labels), np.float32)
-        self._lift = np.empty(len(layers) * labels, np.float32)
-        for teacher, (weights, lift) in enumerate(layers):
-            mine = slice(teacher * labels, (teacher + 1) * labels)
-            self._weights[:, mine], self._lift[mine] = weights.T, lift
-
-    def _answers(self, X: Any) -> Answers:
-        rows = check_rows(X)
-        if rows.shape[1] != self.n_features:
-            raise InputError("X", f"must have {self.n_features} features, got {rows.shape[1]}")
+    def _product(self, rows: Any, weights: Answers, lift: Answers) -> Answers:
+        if rows.shape[1] != len(weights):
+            raise InputError("X", f"must have {len(weights)} features, got {rows.shape[1]}")
         with np.errstate(over="ignore", invalid="ignore"):  # looked for below
             narrow = rows.astype(np.float32, copy=False)
-        if not np.isfinite(narrow.data if sp.issparse(narrow) else narrow).all():
-            raise InputError("X", "must contain numbers within the range of float32")
-        with np.errstate(over="ignore", invalid="ignore"):
-            values = np.asarray(narrow @ self._weights)
-        values += self._lift
+            if not np.isfinite(narrow.data if sp.issparse(narrow) else narrow).all():
+                raise InputError("X", "must contain numbers within the range of float32")
+            values = np.asarray(narrow @ weights) + lift
         values = values.reshape(len(values), self.n_teachers, -1)
         values[np.isnan(values)] = 0  # a teacher whose numbers overflowed has no opinion
         return np.asarray(expit(values, out=values))
+
+
+def _stacked(layers: list[Layer]) -> tuple[Answers, Answers]:
+    """Return all layers as one: weights (features, teachers x labels) and biases."""
+    labels, features = layers[0][0].shape
+    weights = np.empty((features, len(layers) * labels), np.float32)
+    for teacher, (own, _) in enumerate(layers):
+        weights[:, teacher * labels : (teacher + 1) * labels] = own.T
+    return weights, np.concatenate([lift for _, lift in layers]).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -662,15 +573,12 @@ class TrainedTeacher:
         Fitted classifiers, each with the labels it answers.
     learnable
         (labels,) which labels had both classes; the others are answered by ``constant``.
-    thresholds
-        (labels,) tuned inside the part; empty if nobody asked for that.
     """
 
     layer: Layer | None
     models: list[tuple[Any, npt.NDArray[np.intp]]]
     learnable: npt.NDArray[np.bool_]
     constant: npt.NDArray[np.float64]
-    thresholds: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
 
     def answer(self, X: Any, who: str) -> Floats:
         """Return probabilities (rows, labels)."""
@@ -688,26 +596,8 @@ class TrainedTeacher:
         return np.where(self.learnable, answers, self.constant)
 
 
-class SeparateTeachers(Teachers):
-    """Any classifiers, asked one after the other."""
-
-    def __init__(self, teachers: list[TrainedTeacher], *seen: Any) -> None:
-        super().__init__(*seen)
-        self.teachers = teachers
-
-    def _answers(self, X: Any) -> Answers:
-        answers = np.empty((count_rows(X), self.n_teachers, self.n_labels), np.float32)
-        for number, teacher in enumerate(self.teachers):
-            answers[:, number] = teacher.answer(X, f"teacher {number}")
-        return answers
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class LinearTeachers(LabelClassifier):
-    """Logistic regressions, one per label.
-
-    Given to :func:`privote.learning.train` as ``teacher``, it makes every teacher of an ensemble;
-    fitted on its own, it is one multi-label classifier.
+class LinearTeachers(Solver):
+    """Logistic regressions, one per label: how they are fitted to every part.
 
     Parameters
     ----------
@@ -719,38 +609,12 @@ class LinearTeachers(LabelClassifier):
     max_iter
         Stop after so many iterations anyway.
 
-    Attributes
-    ----------
-    layers_
-        [(weights (labels, features), biases (labels,))]: there is one.
-
     Notes
     -----
     Where features have different units, give :func:`privote.learning.train` a pipeline that begins
     with a ``StandardScaler``: it is fitted inside each part.
 
-    ``y`` may hold -1 for unknown: such cells are left out. A label of which the part has only one
-    class gets the constant ones / (known records + 1), that is, as if one more record without the
-    label were there: 0 for a label never seen, never quite 1 for a label always seen.
+    Unknown labels (-1) are left out. A label of which the part has only one class gets the constant
+    ones / (known records + 1), that is, as if one more record without the label were there: 0 for a
+    label never seen, never quite 1 for a label always seen.
     """
-
-    C: float = 1.0
-    tol: float = 1e-3
-    max_iter: int = 100
-
-    def fit(self, X: Any, y: npt.ArrayLike) -> LinearTeachers:
-        """Fit to (records, features) and (records, labels) of 1, 0 and -1 (unknown)."""
-        solver, rows = self.solver(), self._rows(X, reset=True)
-        Y = check_labels(y, rows.shape[0])
-        self.layers_ = [solver.fit(rows, Y)]
-        self.classes_ = np.arange(Y.shape[1])
-        return self
-
-    def predict_proba(self, X: Any) -> Floats:
-        """Return each label's probability (rows, labels)."""
-        check_is_fitted(self, "layers_")
-        return answer(self._rows(X), self.layers_[0])
-
-    def solver(self) -> Solver:
-        """Return what fits it; parameters that make no sense are refused."""
-        return Solver(**{part.name: getattr(self, part.name) for part in fields(Solver)})
