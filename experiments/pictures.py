@@ -137,7 +137,7 @@ def plot(path: Path, plain: float, auc: dict[str, dict[float, list[float]]]) -> 
     for name, (value, *_) in PAPER.items():
         if name != "paper, not private":
             axes.plot([20], [value], "x", color="black", markersize=7)
-            label = f"{name.removeprefix('paper, ')}, as published (for these votes only)"
+            label = f"{name.removeprefix('paper, ')}, as published (for its own votes only)"
             axes.annotate(label, (20, value), (-8, 0), textcoords="offset points", ha="right",
                           va="center", fontsize=9)  # fmt: skip
     ticks = sorted({epsilon for points in auc.values() for epsilon in points})

@@ -51,9 +51,12 @@ class Claim:
         """Return the word for the whole claim, and one for each of its parts."""
         parts = {}
         for name, rule in self.tests.items():
-            marks = [] if rule is None else [bool(mark) for mark in rule(facts)]
-            decided = HOLDS if all(marks) else PART if any(marks) else FAILS
-            parts[name] = UNTESTED if rule is None else decided
+            try:
+                marks = None if rule is None else [bool(mark) for mark in rule(facts)]
+            except KeyError:  # measured without the data that this part needs
+                marks = None
+            decided = HOLDS if marks and all(marks) else PART if marks and any(marks) else FAILS
+            parts[name] = UNTESTED if marks is None else decided
         words = set(parts.values())
         return (words.pop() if len(words) == 1 else PART), parts
 

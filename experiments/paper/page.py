@@ -22,12 +22,16 @@ def command_of(claim: Claim, *, profile: str = "full") -> str:
 
 
 class _Cells(Formatter):
-    """Formats facts; one that is missing or None is a dash."""
+    """Formats facts; one that was not measured, for lack of data, is a dash."""
+
+    def get_field(self, name: str, args: Any, facts: Any) -> tuple[Any, Any]:
+        try:
+            return super().get_field(name, args, facts)
+        except KeyError:
+            return None, name
 
     def format_field(self, value: Any, spec: str) -> str:
-        if value is None:
-            return "∞" if spec == "" else "–"
-        return str(super().format_field(value, spec))
+        return "–" if value is None else str(super().format_field(value, spec))
 
 
 def cell(text: str, facts: Mapping[str, Any]) -> str:

@@ -52,6 +52,7 @@ def test_verdicts_follow_the_rules() -> None:
     assert claim(VOC=both["VOC"]).verdict({"a": 2})[0] == "in part"
     assert claim(VOC=both["VOC"]).verdict({"a": 1})[0] == "fails"
     assert claim(MIMIC=None).verdict({})[0] == "not tested"
+    assert claim(VOC=both["VOC"]).verdict({})[0] == "not tested"
 
 
 @pytest.mark.parametrize(
@@ -70,6 +71,15 @@ def test_other_figures_would_be_another_verdict(key: str, changed: object, word:
     claim = BY_NAME[key]
     assert set(changed) <= set(facts)
     assert claim.verdict({**facts, **changed})[0] == word != claim.verdict(facts)[0]
+
+
+def test_the_kept_figures_have_what_every_rule_and_cell_asks_for() -> None:
+    for key, one in kept(RESULTS).items():
+        claim = BY_NAME[key]
+        for rule in filter(None, claim.tests.values()):
+            assert rule(one["facts"])
+        for text in (claim.published, claim.account, claim.exact, claim.elsewhere):
+            text.format_map(one["facts"])
 
 
 # -- counting --------------------------------------------------------------------------------------
