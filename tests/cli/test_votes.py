@@ -39,7 +39,7 @@ def test_models_to_labels(
 ) -> None:
     (tmp_path / "names.txt").write_text("\n".join("abcdef"))
     given = ("votes", "rows.npy", "models", "--labels", "flu,cold", "--threshold", "0.3,0.9")
-    more = ("--names", "names.txt", "--chunk", 100, "--group", 4, "--output", "votes.zarr")
+    more = ("--names", "names.txt", "--chunk", 100, "--output", "votes.zarr")
     done = run(*given, *more, "--json")
     assert done.exit_code == 0, done.stderr
     facts = json.loads(done.stdout)
