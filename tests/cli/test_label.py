@@ -160,6 +160,8 @@ def test_months_share_what_is_planned(run: Run, many: Path, tmp_path: Path) -> N
     assert [row["epsilon"] for row in shown["runs"]] == ["8", "0"]
     assert shown["budgets"][0]["used"] == 8
     assert " left" in run("ledger", "show", "l.db").stdout
+    over = ("--ledger", "l.db", "--plan-for", 120, "--output", "three.npz", "--dry-run")
+    assert run("label", "two.npy", *BUDGET, *over).exit_code == 3  # more than are left
 
 
 def test_a_page_and_a_statement_are_written(run: Run, votes_file: Path, tmp_path: Path) -> None:

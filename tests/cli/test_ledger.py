@@ -22,7 +22,7 @@ def ledger(run: Run, votes_file: Path, tmp_path: Path) -> Path:
 def test_show_lists_entries_and_budgets(run: Run, ledger: Path) -> None:
     shown = run("ledger", "show", ledger)
     assert shown.exit_code == 0
-    assert "1 run in 5 entries" in shown.stdout
+    assert "1 run in 5 entries" in " ".join(shown.stdout.split())
     for word in ("allowance", "unconditional", "delivered"):
         assert word in shown.stdout
     facts = json.loads(run("ledger", "show", ledger, "--json").stdout)

@@ -231,5 +231,11 @@ def test_labels_may_be_listed_in_one_cell(broken):
     data = pictures(broken, table, labels=("square", "disc"))
     assert np.array_equal(data.Y, known.Y)
     assert data.ids.tolist() == known.ids.tolist()
-    with refused():  # which labels occur is private: they must be named
+    with refused("labels"):  # which labels occur is private: they must be named
         pictures(broken, table)
+
+
+def test_a_folder_needs_a_table(drawn, tmp_path):
+    result = invoke("train", drawn / "private", *BUDGET, "--output", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "--table must be given" in result.output

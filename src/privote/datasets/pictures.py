@@ -133,7 +133,13 @@ def _labels(
         raise InputError(rows.name, f"must have labels; it has {columns}", sealed=sealed)
     if len(rest) > 1 or not labels or labels[0] in rest:
         chosen = list(labels) or rest
-        return labels_of(rows.only(chosen), chosen), tuple(chosen)
+        try:
+            return labels_of(rows.only(chosen), chosen), tuple(chosen)
+        except InputError as error:
+            if labels or len(rest) > 1:
+                raise
+            rule = "must be given: which ones to read, where a cell of a table lists labels"
+            raise InputError("labels", rule, sealed=error.sealed) from None
     Y = np.zeros((len(rows), len(labels)), np.int8)
     for row, cell in enumerate(rows.columns[rest[0]].tolist()):
         text = "" if is_gap(cell) else str(cell).strip().strip("[](){}")

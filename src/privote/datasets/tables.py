@@ -34,7 +34,7 @@ SUFFIXES = (*TABLES, ".npz")
 Column = npt.NDArray[Any]
 # How people head a column that names records or persons.
 _NAMING = re.compile(
-    r"(.*_)?(id|uuid|guid|mrn|ssn|email|phone)|((first|last|full|family|given)_?)?name|surname"
+    r"(.*_)?(id|uuid|guid|mrn|ssn|email|phone)|(nhs|hospital)(_(number|no|nr))?|((first|last|full|family|given)_?)?name|surname"
     r"|(patient|person|subject|participant|client|customer|user|member)(_(name|number|no|nr|code))?"
 )
 

@@ -170,7 +170,7 @@ def collect_votes(
     )
     check_names(tuple(voter.name for voter in electorate), len(electorate), "voter")
     if before is not None:
-        _check_same(then, job.settings, electorate)
+        _check_same(then, job.settings)
     total = -(-public.count // chunk) * -(-len(electorate) // group)
     with on_workers(backend, workers, address):
         array = job.create() if before is None else before
@@ -230,18 +230,12 @@ def _begun(place: str, *, resume: bool, force: bool) -> Any:
     return array if resume else None
 
 
-def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], voters: Sequence[Voter]) -> None:
-    """Refuse to go on with anything else than what was begun; the message names what differs."""
+def _check_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse to go on with anything else than what was begun."""
     for argument, value in now.items():
-        old = before.get(argument)
-        if old != value and argument != "voters":
-            rule = f"must be the same as when collecting started, {shown(old)}"
-            raise InputError(argument, rule, value)
-        if old != value:
-            pairs = zip(voters, old or (), strict=False)
-            others = (voter.label for voter, pair in pairs if [voter.name, voter.digest] != pair)
-            other = next(others, "their number")
-            raise InputError("voters", f"must be the same as before, and {other} is not")
+        if before.get(argument) != value:
+            rule = "must be the same as when collecting started"
+            raise InputError(argument, rule, None if argument == "voters" else value)
 
 
 # -- chunks --------------------------------------------------------------------------------------
@@ -249,14 +243,11 @@ def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], voters: Seque
 
 def _cut(rows: Rows, voters: int, labels: int, chunk: Any, group: Any) -> tuple[int, int]:
     """Return how votes are cut, in queries and voters: as told, or as suits readers and workers."""
-    even = -(-voters // -(-voters // _GROUP))  # groups alike: a smaller one would be padded
-    group = even if group is None else min(voters, whole("group", group))
+    group = min(voters, _GROUP if group is None else whole("group", group))
     if chunk is None:
-        # What readers take at once, what fits, and small enough that everybody has some.
         limit = min(block_queries(voters, labels), int(_BYTES / max(1.0, rows.row_bytes)))
-        share = -(-rows.count * -(-voters // group) // _CHUNKS)
-        fit = max(1, min(limit, max(_FEW, share)))
-        chunk = fit if fit < 8 else fit // 8 * 8
+        share = rows.count * -(-voters // group) // _CHUNKS
+        chunk = max(1, min(limit, max(_FEW, share)))
     return min(whole("chunk", chunk), rows.count), group
 
 
@@ -313,14 +304,21 @@ class _Job:
 
     def tasks(self, array: Any, done: Collection[tuple[int, ...]]) -> Iterator[_Task]:
         """Yield the chunks that are not done, those of a group of voters together."""
+        claim, count = _claim(array), self.rows.count
         for column, row in np.ndindex(*array.cdata_shape[1::-1]):
             if (row, column) not in done:
                 start, first = row * self.chunk, column * self.group
-                part = self.rows.part(start, min(start + self.chunk, self.rows.count))
-                voters = self.voters[first : first + self.group]
-                shape = (count_rows(part), len(voters), self.shape[2])
-                piece = {**vars(self), "rows": part, "voters": voters, "shape": shape}
-                yield _Task(**piece, claim=_claim(array), start=start, first=first)
+                yield _Task(
+                    place=self.place,
+                    claim=claim,
+                    rows=self.rows.part(start, min(start + self.chunk, count)),
+                    voters=self.voters[first : first + self.group],
+                    labels=self.labels,
+                    width=self.shape[2],
+                    bar=self.bar,
+                    start=start,
+                    first=first,
+                )
 
 
 def _done(array: Any, place: str) -> set[tuple[int, ...]]:
@@ -347,18 +345,24 @@ def _claim(array: Any) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Task(_Job):
+class _Task:
     """One chunk, as it is sent to a worker: its rows, its voters, and the first of each."""
 
+    place: str
     claim: str
+    rows: Any
+    voters: tuple[Voter, ...]
+    labels: int | tuple[str, ...]
+    width: int
+    bar: Any
     start: int
     first: int
 
 
 def _cast(task: _Task) -> None:
     """Ask the voters of a chunk about its rows, and write what they say: the work sent away."""
-    rows, _, labels = task.shape
-    votes = np.empty(task.shape, np.bool_)
+    rows, labels = count_rows(task.rows), task.width
+    votes = np.empty((rows, len(task.voters), labels), np.bool_)
     with one_thread():
         saved = bool(task.voters[0].place)
         models = _loaded(task.voters) if saved else [voter.function for voter in task.voters]
@@ -367,7 +371,8 @@ def _cast(task: _Task) -> None:
                 answer = _answer(model, voter.name, task)
                 votes[:, index] = check_answer(answer, task.start, rows, labels, task.bar)
             except Exception as error:  # a model may fail as it likes
-                why = " ".join(_worded(error).split())[:300]
+                kind = "" if isinstance(error, PrivoteError) else f"{type(error).__name__}: "
+                why = kind + " ".join(str(error).split())[:300]
                 where = f"{voter.label} on queries {task.start} to {task.start + rows - 1}"
                 sealed = error.sealed if isinstance(error, InputError) else None
                 raise BallotError(f"{where}: {why}", sealed=sealed) from error
@@ -394,18 +399,11 @@ def _answer(model: Any, voter: str, task: _Task) -> Any:
     if isinstance(rows, Table):
         rows = rows.for_model(model)
     if task.bar is not None:
-        return label_probabilities(model, rows, task.shape[2])
+        return label_probabilities(model, rows, task.width)
     if not hasattr(model, "predict"):
         raise InputError("has no predict: give `threshold` to turn its probabilities into votes")
     votes = model.predict(rows)
     return votes.toarray() if sp.issparse(votes) else votes
-
-
-def _worded(error: Exception) -> str:
-    """Return an error's words, its arguments still between backticks for whoever words it again."""
-    if not isinstance(error, PrivoteError):
-        return f"{type(error).__name__}: {error}"
-    return error.worded(lambda name, value: f"`{name}`" if value is None else f"`{name}={value}`")
 
 
 # -- rows ---------------------------------------------------------------------------------------

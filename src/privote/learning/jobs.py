@@ -410,6 +410,9 @@ def _read(job: Job) -> Sides:
     if job.table is not None:
         return _folder(job, job.table)
     suffix, others = Path(job.data).suffix, (job.public, job.test)
+    if Path(job.data).is_dir():
+        rule = "must be given with a folder of pictures: their file names, and their labels"
+        raise InputError("table", rule)
     if suffix not in tables.SUFFIXES:
         if Path(job.data).is_file():
             suffixes = ", ".join(tables.SUFFIXES)

@@ -330,9 +330,8 @@ class PrivateClassifier(Shown, LabelClassifier):
         if len(X_public.shape) != 2 or isinstance(X_public, Images):
             return None
         size = (self.numbers_.records, self.numbers_.labels, self.numbers_.epsilon)
-        return embedding_for(
-            X_public, *size, scaled=voters or isinstance(self.encoder_, TableEncoder)
-        )
+        table = isinstance(self.encoder_, TableEncoder) and self.encoder_.differs_in_kind
+        return embedding_for(X_public, *size, scaled=voters or table)
 
     def _by_votes(self, rows: Records, delivery: Delivery) -> None:
         settings = dict(self.settings or {})

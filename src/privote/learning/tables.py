@@ -30,7 +30,7 @@ from .rows import Floats
 from .texts import AUTO, WORDS, TextNetwork
 
 _FORM = 2  # of the plain values
-_WIDE = 2000  # features; with more of them a table is mostly words
+_WIDE = 2000  # features; with so many a table is mostly words
 _CATEGORIES, _TERMS = 50, 2000  # most of a column
 _LONG = 4  # words a cell has on average from which on a column is text
 _MANY = 20  # rows from which on it says something that no word comes twice
@@ -96,7 +96,7 @@ class TableEncoder:
     def numbers(self, rows: Any) -> Any:
         """Return features (rows, features) as models take them: dense, unless mostly words."""
         features = self.transform(rows)
-        narrow = sp.issparse(features) and features.shape[1] <= _WIDE
+        narrow = sp.issparse(features) and features.shape[1] < _WIDE
         return features.toarray() if narrow else features
 
     def to_plain(self) -> dict[str, Any]:
@@ -159,6 +159,11 @@ class TableEncoder:
         """The public network of each column of texts that has one."""
         embedded = (column for column in self._fitted() if isinstance(column, _Embedded))
         return {column.name: column.network for column in embedded}
+
+    @property
+    def differs_in_kind(self) -> bool:
+        """Whether features are of several kinds and scales, not all from networks for texts."""
+        return len(self.networks_) < len(self._fitted())
 
     def with_texts(self, **settings: Any) -> TableEncoder:
         """Return this encoder with other settings of its networks: where to keep, whom to tell."""

@@ -409,7 +409,10 @@ class Ledger:
         outbox: Outbox | None = None
         try:
             with self.transaction() as state:
-                self._sweep(state)
+                for box in () if self.location is None else Outbox.beside(self.location.file):
+                    left = state.runs.get(box.run)
+                    if left is None or left.finished:  # finished, or never reserved
+                        box.remove()
                 key = self._known_by(request).key
                 run = state.latest(key)
                 if run is None or (not resume and run.finished):
@@ -478,13 +481,6 @@ class Ledger:
         # Durable before anything is delivered: what leaves is in the ledger by now.
         self.append(TakenOver(run=run.number, holder=holder, operator=_operator(request.output)))
         return outcome
-
-    def _sweep(self, state: LedgerState) -> None:
-        """Remove outboxes of runs that are finished, or were never reserved; under the lock."""
-        for outbox in () if self.location is None else Outbox.beside(self.location.file):
-            run = state.runs.get(outbox.run)
-            if run is None or run.finished:
-                outbox.remove()
 
     def abandon(self, run: int) -> None:
         """End a run that is open, without a draw; it stays charged."""

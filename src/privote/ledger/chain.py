@@ -81,7 +81,11 @@ class Chain:
 
     def keep(self, path: Path) -> None:
         """Write the key to a new file, readable by its owner only."""
-        _write(path, self.text.encode(), "the ledger's key", force=False)
+        try:
+            with complete(path, force=False, owner_only=True) as part:
+                part.write_text(self.text)
+        except (OSError, InputError) as error:
+            raise LedgerError(f"the key {path.name!r} cannot be written: {error}") from None
 
     def seal(self, text: str) -> str:
         """Return a keyed digest of a text: it says nothing to anyone without the key."""
@@ -121,15 +125,6 @@ def warn_if_open(name: str, mode: int) -> None:
             PrivoteWarning,
             stacklevel=1,
         )
-
-
-def _write(path: Path, content: bytes, what: str, *, force: bool) -> None:
-    """Write a file whole, durably and for its owner only; only under the store's lock."""
-    try:
-        with complete(path, force=force, owner_only=True) as part:
-            part.write_bytes(content)
-    except (OSError, InputError) as error:
-        raise LedgerError(f"{what} {path.name!r} cannot be written: {error}") from None
 
 
 def _read(path: Path, what: str) -> tuple[bytes, int] | None:
@@ -182,9 +177,13 @@ class Anchor:
         return canonical({**record, "mark": self._chain.seal(canonical(record))})
 
     def write(self, head: Head, pending: Head | None = None, **facts: Any) -> None:
-        """Replace the anchor as a whole, durably."""
-        content = self.text(head, pending, **facts).encode()
-        _write(self._path, content, "the anchor", force=True)
+        """Replace the anchor as a whole, durably; only under the store's lock."""
+        try:
+            with complete(self._path, force=True, owner_only=True) as part:
+                part.write_text(self.text(head, pending, **facts))
+        except (OSError, InputError) as error:
+            name = self._path.name
+            raise LedgerError(f"the anchor {name!r} cannot be written: {error}") from None
 
     def check(self, store: Store, head: Head, *, first: list[Head] | None = None) -> list[Head]:
         """Raise unless the entries end where it lets them; return the heads it names.

@@ -25,6 +25,7 @@ from ..errors import InputError, StorageError
 from ..files import sync_folder
 
 _PIECE = 1 << 20
+_UNSUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL)
 _END = b"\n"
 
 
@@ -106,7 +107,13 @@ class Outbox:
         try:
             file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             try:
-                _fill(file, size)
+                try:
+                    os.posix_fallocate(file, 0, size)
+                except (AttributeError, OSError) as error:  # not on this system, or here
+                    if getattr(error, "errno", None) not in (None, *_UNSUPPORTED):
+                        raise
+                    for start in range(0, size, _PIECE):
+                        os.pwrite(file, bytes(min(_PIECE, size - start)), start)
                 os.fsync(file)
             finally:
                 os.close(file)
@@ -160,18 +167,3 @@ class Outbox:
         """Remove the file, if it is there; one that cannot be is swept by whoever comes next."""
         with suppress(OSError):
             self.path.unlink()
-
-
-def _fill(file: int, size: int) -> None:
-    """Allocate a file's bytes; write them where the system cannot promise them otherwise."""
-    try:
-        os.posix_fallocate(file, 0, size)
-        return
-    except AttributeError:
-        pass
-    except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
-            raise
-    zeros = bytes(_PIECE)
-    for start in range(0, size, _PIECE):
-        os.pwrite(file, zeros[: size - start], start)

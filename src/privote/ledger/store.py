@@ -199,7 +199,6 @@ class SQLiteStore(Store):
 
     def _connect(self, place: Path, *, create: bool) -> None:
         """Connect, unless another user of the file has."""
-        self._check_process()
         self._check_in_place()
         if self._connection is None:
             # A journal that is rolled back, and no write-ahead log: the file is whole by itself,
@@ -255,12 +254,16 @@ class SQLiteStore(Store):
     def reconnect(self) -> None:
         """Nothing to do: a file's commit is never in doubt."""
 
-    def _check_process(self) -> None:
+    @property
+    def _live(self) -> sqlite3.Connection:
+        """The connection, for the process that opened it only."""
         if self._process != os.getpid():
             raise LedgerError(
                 f"ledger {str(self.path)!r} was open when this process was forked: open it in a "
                 "new process"
             )
+        assert self._connection is not None
+        return self._connection
 
     def _check_in_place(self) -> None:
         """Raise unless the path still names the file that was opened, under one name.
@@ -293,9 +296,7 @@ class SQLiteStore(Store):
         The lock is taken at once, so what is read inside stays true until the commit.
         """
         with self._lock:
-            self._check_process()
-            connection = self._connection
-            assert connection is not None
+            connection = self._live
             if connection.in_transaction:
                 raise LedgerError(f"ledger {str(self.path)!r} is being written by this thread")
             try:
@@ -314,19 +315,16 @@ class SQLiteStore(Store):
     def run(self, statement: str, *values: Any) -> list[Any]:
         """Run one statement, and return all its rows."""
         with self._lock:
-            self._check_process()
-            assert self._connection is not None
+            connection = self._live
             try:
-                return self._connection.execute(statement, values).fetchall()
+                return connection.execute(statement, values).fetchall()
             except (sqlite3.Error, UnicodeError) as error:
                 raise _failed(self.path, "read or written", error) from None
 
     def copy_to(self, copy: sqlite3.Connection) -> None:
         """Copy all entries to an empty database of SQLite's."""
         with self._lock:
-            self._check_process()
-            assert self._connection is not None
-            self._connection.backup(copy)
+            self._live.backup(copy)
 
     def problems(self) -> list[str]:
         """Return what SQLite's own check finds, what is not as it was made, and lost sealed rows.
