@@ -45,7 +45,7 @@ def test_models_to_labels(
     facts = json.loads(done.stdout)
     assert facts["label_names"] == ["flu", "cold"]
     assert (facts["queries"], facts["voters"], facts["labels"]) == (300, 6, 2)
-    assert (facts["chunks"], facts["done_before"]) == (6, 0)
+    assert (facts["chunks"], facts["done_before"]) == (3, 0)
     assert "site" not in done.stdout  # the names of voters
     found = pv.Ballots.of(tmp_path / "votes.zarr")
     chances = [
