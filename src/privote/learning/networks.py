@@ -652,6 +652,7 @@ def image_features(
     where places in a batch round differently, and where ``alone`` asks for it.
     """
     torch = require_torch("image features")
+    index = np.arange(len(rows))
     size = min(max(_BATCHES[0], _VALUES // int(np.prod(rows.shape))), _BATCHES[1]) // 32 * 32
 
     def features(batch: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
@@ -665,15 +666,37 @@ def image_features(
             hook.remove()
         return np.asarray(seen[0].cpu().numpy(), np.float32)
 
-    def mapped(block: tuple[Any, slice]) -> npt.NDArray[np.float32]:
-        block_rows, span = block
-        return features(rows[block_rows])[: span.stop - span.start]
+    shape = 1 if alone else size, *rows.shape
+    parts = by_themselves(features, lambda places: rows[places], index, shape, device)
+    return np.concatenate([part for _, part in parts])
 
+
+def by_themselves(
+    features: Callable[[Any], Batch],
+    read: Callable[[Index], Any],
+    places: Index,
+    shape: tuple[int, ...],
+    device: str,
+) -> Iterator[tuple[Index, Batch]]:
+    """Yield places of rows and the features of what is read there, each row as if it were alone.
+
+    ``shape`` is that of a batch, which is padded; where places in a batch round differently, rows
+    are mapped one by one. A batch is mapped by one thread.
+    """
+    torch = require_torch("features")
     threads = torch.get_num_threads() if device == "cpu" else 1
-    with one_torch_thread(), ThreadPoolExecutor(threads) as pool:
-        if alone or not same_anywhere(features, (size, *rows.shape), np.float32):
-            size = 1
-        return np.concatenate([*pool.map(mapped, padded_blocks(np.arange(len(rows)), size))])
+
+    def mapped(block: tuple[Index, slice]) -> tuple[Index, Batch]:
+        some, span = block
+        return places[span], features(read(some))[: span.stop - span.start]
+
+    with one_torch_thread():
+        size = shape[0] if same_anywhere(features, shape, np.float32) else 1
+        pool = ThreadPoolExecutor(threads)
+        try:
+            yield from pool.map(mapped, padded_blocks(places, size))
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def published_constants(normalise: str, shape: tuple[int, ...]) -> Scaling:
