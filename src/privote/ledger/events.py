@@ -36,8 +36,8 @@ Counts = npt.NDArray[np.int64]
 
 _LARGE = 20.0  # epsilon: the most that the papers use
 _LONGEST = 1000  # characters of a name, which stands in every entry
-# Bytes that it has in words about an outcome: there a dozen times, escaped in 12 bytes or fewer. The
-# ledger's own name counts, which may be longer than the one that was asked for.
+# Bytes that it has in words about an outcome: there a dozen times, escaped in 12 bytes or fewer.
+# The ledger's own name counts, which may be longer than the one that was asked for.
 _NAMED = 256 * _LONGEST
 _PARTS = 1000  # runs that are counted at most, to say how many would still fit
 
