@@ -63,7 +63,7 @@ wheel: $(STAMP) ## build the wheel and try it in new environments: without pins,
 audit: $(STAMP) ## try to break the guarantee, full size; keeps the result
 	$(call keep,benchmarks/audit_full.py)
 
-faults: $(STAMP) ## kill releases 200 times, fill the disk, run every attack full size; keeps the result
+faults: $(STAMP) ## kill runs 300 times and at every step, fill the disk, stop the database, run every attack full size; keeps the result
 	$(call keep,benchmarks/faults.py)
 
 bench: $(STAMP) ## run every benchmark, print one table of ratios; keeps the results (about 25 minutes)

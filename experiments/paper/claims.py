@@ -498,7 +498,7 @@ CLAIMS = (
         place="Section 6.6",
         says="CaPC degrades ten PadChest sites",
         published="BAC 0, AUC −.04, MAP −.02",
-        elsewhere="NIH, ten sites of 300: BAC {after_bac:+.3f}, AUC {after_auc:+.3f}, MAP "
+        elsewhere="NIH, ten sites of 300: BAC {after_bac:+z.3f}, AUC {after_auc:+.3f}, MAP "
         "{after_map:+.3f}",
         measure=coalition.degrading,
         tests={"PadChest": None},

@@ -183,8 +183,9 @@ def test_plans_of_any_size_are_an_answer_or_one_sentence(outcome: Outcome) -> No
 @pytest.mark.parametrize("depth", [2000, 100_000])
 def test_deep_terms_are_one_sentence(depth: int, tmp_path: Path) -> None:
     (tmp_path / "terms.toml").write_text("a = " + "[" * depth + "]" * depth)
-    with pytest.raises(pv.InputError, match=r"nested too deep|at most"):
+    with pytest.raises(pv.InputError) as caught:
         read_toml(tmp_path / "terms.toml")
+    assert "\n" not in str(caught.value)
 
 
 def _exact(curve: Any, orders: Any, delta: float) -> Any:

@@ -259,8 +259,7 @@ def test_points_and_ballots_beyond_the_rule(tmp_path: Path) -> None:
 
 
 def test_many_ballots_come_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("polls.reading", "votes.tables"):
-        monkeypatch.setattr(f"privote.{module}._ROWS", 3)
+    monkeypatch.setattr("privote.polls.reading._ROWS", 3)
     for name, text, more in (("p.csv", WIDE, {}), ("l.csv", LIST, LISTED)):
         head, *rows = text.splitlines()
         many = [f"{n}{row}" for n in range(4) for row in rows]

@@ -42,7 +42,6 @@ def votes(
     names: str | None = None,
     threshold: str | None = None,
     chunk: int | None = None,
-    group: int | None = None,
     backend: str | None = None,
     workers: int | None = None,
     address: str | None = None,
@@ -93,13 +92,10 @@ def votes(
     workers
         Number of workers; default: one, or all of a cluster.
     address
-        The scheduler of a cluster: tcp://HOST:8786 (dask), ray://HOST:10001 or auto (ray). By
-        default dask or ray is started on this machine.
+        The scheduler of a cluster: tcp://HOST:8786 (dask), ray://HOST:10001 or auto (ray).
     chunk
         Queries per chunk: a crash loses at most the chunks in progress. Default: set from the size
         of the votes.
-    group
-        Voters per chunk: a worker keeps this many models in memory. Default: up to 32.
     resume
         Continue a failed run: repeat the same command with this option. Refused if models or rows
         have changed.
@@ -121,7 +117,6 @@ def votes(
             names=read_names(Path(names or ""), "names") if listed else options.names(names),
             threshold=options.numbers("threshold", threshold),
             chunk=chunk,
-            group=group,
             backend=backend,
             workers=workers,
             address=address,

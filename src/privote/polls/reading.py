@@ -493,38 +493,30 @@ def _marked(
     table: tables.RawTable, voter: int | None, places: list[int], rule: BallotRule
 ) -> Iterator[Block]:
     """Yield ballots with a column an option: yes or no, or points."""
-    says = YesNo()
-    for rows, columns in table.blocks():
-        marks = np.empty((len(rows), len(places)), np.int16)
-        for index, column in enumerate(places):
-            marks[:, index] = (
-                says.read(columns[column])
-                if rule.each == 1
-                else [_WHOLE.get(_text(cell), ODD) for cell in columns[column]]
-            )
-        odd = np.argwhere(marks == ODD)
-        if len(odd):
-            row, index = odd[0]
-            what = "yes or no (1/0, x, true/false)" if rule.each == 1 else "integer points"
-            text = (
-                f"a cell is not {what}. Name the `options`, the `voter`, or the `column` {_LISTED}"
-            )
-            sealed = f"the cell is {shown(columns[places[index]][row])}"
-            raise BallotError(f"{table.unit} {rows[row]}: {text}", sealed=sealed)
-        votes = np.maximum(marks, 0)  # a gap is a no
-        yield Block(rows, _voters(table, columns, voter, rows), np.ones(len(rows), np.int64), votes)
+    says, marks = YesNo(), np.empty((len(table), len(places)), np.int16)
+    for index, place in enumerate(places):
+        cells = table.cells[place].tolist()
+        points = [] if rule.each == 1 else [_WHOLE.get(_text(cell), ODD) for cell in cells]
+        marks[:, index] = says.read(cells) if rule.each == 1 else points
+    odd = np.argwhere(marks == ODD)
+    if len(odd):
+        row, index = odd[0]
+        what = "yes or no (1/0, x, true/false)" if rule.each == 1 else "integer points"
+        text = f"a cell is not {what}. Name the `options`, the `voter`, or the `column` {_LISTED}"
+        sealed = f"the cell is {shown(table.cells[places[index]][row])}"
+        raise BallotError(f"{table.at(row)}: {text}", sealed=sealed)
+    votes = np.maximum(marks, 0)  # a gap is a no
+    yield Block(table.places.tolist(), _voters(table, voter), np.ones_like(table.places), votes)
 
 
-def _voters(
-    table: tables.RawTable, columns: Sequence[Sequence[Any]], voter: int | None, rows: Sequence[int]
-) -> Sequence[str | None]:
+def _voters(table: tables.RawTable, voter: int | None) -> Sequence[str | None]:
     if voter is None:
-        return [None] * len(rows)
-    names = [folded(_text(cell) or "") for cell in columns[voter]]
-    for row, name in zip(rows, names, strict=True):
+        return [None] * len(table)
+    names = [folded(_text(cell) or "") for cell in table.cells[voter]]
+    for row, name in enumerate(names):
         if name in _NOBODY:
             text = "the voter must have a name, a text or an integer below 2^53; or name another"
-            raise BallotError(f"{table.unit} {row}: {text} column as `voter`")
+            raise BallotError(f"{table.at(row)}: {text} column as `voter`")
     return names
 
 
@@ -549,17 +541,15 @@ def _lists(
         raise InputError("options", "must differ in more than spaces and case")
 
     def ballots() -> Iterator[Row]:
-        for rows, columns in table.blocks():
-            voters = _voters(table, columns, voter, rows)
-            for row, name, *ballot in zip(
-                rows, voters, *(columns[index] for index in places), strict=True
-            ):
-                listed = [_listed(cell, here) for cell, here in zip(ballot, indices, strict=True)]
-                if None in listed:
-                    text = "the ballot names something that is not among the `options`"
-                    sealed = f"the cell is {shown(ballot[listed.index(None)])}"
-                    raise BallotError(f"{table.unit} {row}: {text}", sealed=sealed)
-                yield Row(row, name, 1, [(option, 1) for part in listed for option in part or ()])
+        columns = (table.cells[place] for place in places)
+        for row, (name, *ballot) in enumerate(zip(_voters(table, voter), *columns, strict=True)):
+            listed = [_listed(cell, here) for cell, here in zip(ballot, indices, strict=True)]
+            if None in listed:
+                text = "the ballot names something that is not among the `options`"
+                sealed = f"the cell is {shown(ballot[listed.index(None)])}"
+                raise BallotError(f"{table.at(row)}: {text}", sealed=sealed)
+            approved = [(option, 1) for part in listed for option in part or ()]
+            yield Row(int(table.places[row]), name, 1, approved)
 
     return gathered(ballots(), starts[-1])
 

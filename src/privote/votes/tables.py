@@ -48,7 +48,6 @@ from .names import folded, in_order
 
 TABLES = (".csv", ".tsv", ".txt", ".tab", ".parquet")
 _SPREADSHEETS = (".xlsx", ".xls", ".ods")
-_ROWS = 1 << 16  # of a block
 
 NO_HEADER = "the first line reads like a row, and must name the columns"
 # What stands in rows and in no header: words for yes, no and a gap, dates, addresses.
@@ -155,12 +154,6 @@ class RawTable:
                 where, cell = self.at(rows[0], self.header[place]), cells[rows[0]]
                 raise error(where, rule, sealed=f"the cell is {shown(cell)}")
         return np.concatenate(parts, axis=1)
-
-    def blocks(self) -> Iterator[tuple[list[int], list[Sequence[Any]]]]:
-        """Yield the rows in blocks: where they stand, and their columns."""
-        for start in range(0, len(self), _ROWS):
-            rows = slice(start, start + _ROWS)
-            yield self.places[rows].tolist(), [cells[rows].tolist() for cells in self.cells]
 
     def check_header(self, *, nameless: bool = False) -> None:
         """Refuse columns of one name, and without a name but for the first.
