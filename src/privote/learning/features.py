@@ -66,8 +66,9 @@ def embedded(
 
 def _tell(progress: Progress | None, stage: str, told: int, percent: int) -> int:
     """Tell of every percent since the last one; return this one."""
-    for step in range(told, percent) if progress is not None else ():
-        progress(stage, step + 1, 100)
+    if progress is not None:
+        for step in range(told, percent):
+            progress(stage, step + 1, 100)
     return percent
 
 
