@@ -27,7 +27,7 @@ from .networks import IMAGE_NETWORKS, ImageNetwork
 from .noise import Noise
 from .pictures import LITE, PICTURE_NETWORKS, PictureEncoder, is_pictures
 from .private import PrivateClassifier
-from .scoring import Holdout, Score, cells_of, drawn, people, request_of
+from .scoring import Holdout, Score, answers, cells_of, drawn, people, request_of
 from .texts import AUTO, MINILM, WORDS, TextNetwork
 
 FIGURES = ("ACC", "BAC", "AUC", "MAP")
@@ -349,7 +349,7 @@ def _scored(
         seed=job.seed,
         output=output,
     )
-    counts = cells_of(unseen.Y, outcome.fitted.predict(_rows(unseen)), unit)
+    counts = cells_of(unseen.Y, answers(outcome.fitted, _rows(unseen)), unit)
     try:
         with (
             Ledger.at(account.ledger) as ledger,
