@@ -126,7 +126,7 @@ def test_no_picture_moves_the_features_of_another(drawn):
 def test_where_places_matter_pictures_are_mapped_one_at_a_time(drawn, monkeypatch):
     every = pictures(drawn / "test").X
     base = PictureEncoder(size=64).numbers(every)
-    monkeypatch.setattr("privote.learning.pictures.same_anywhere", lambda *_: False)
+    monkeypatch.setattr("privote.learning.networks.same_anywhere", lambda *_: False)
     alone = PictureEncoder(size=64).numbers(every)
     assert np.allclose(alone, base, atol=1e-3)
     assert PictureEncoder(size=64).numbers(every.take([5])).tobytes() == alone[5:6].tobytes()
