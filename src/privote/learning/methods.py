@@ -47,6 +47,7 @@ KEPT = (
 )
 RARE = 0.05  # the share of records that carry a label which a warning speaks of
 LITTLE, ENOUGH = 100.0, 300.0  # evidence of a rare label: below which it may be lost; is kept
+_WEAKEST = 20.0  # epsilon: nobody is advised to take a larger one
 _SHARES = (0.3, RARE, 0.01)  # of the records, that carry a label
 
 _TEACHERS = 50  # for each label, at epsilon 1
@@ -207,12 +208,14 @@ def expected(numbers: Numbers, method: str) -> tuple[str, ...]:
     if numbers.signal < HOPELESS or method not in ("gradients", "moments"):
         return doubts_of(numbers)
     shares = "; ".join(
-        "in {:.0%} of the records {:.0%} to {:.0%}".format(share, *kept(numbers, share))
+        "{:.0f} % to {:.0f} % if {:.0f} % of the records carry it".format(
+            *(100 * value for value in (*kept(numbers, share), share))
+        )
         for share in _SHARES
     )
     return (
-        "What privacy costs depends on how rare a label is. On eight public data sets, labels kept "
-        f"this share of their AUC above 0.5 (worst to best data set): {shares}. Labels that are "
+        "What privacy costs depends on how rare a label is. On eight public data sets, a label "
+        f"kept this share of its AUC above 0.5 (worst to best data set): {shares}. Labels that are "
         "hard to predict without privacy lost most.",
         *doubts_of(numbers),
     )
@@ -226,16 +229,19 @@ def doubts_of(numbers: Numbers) -> tuple[str, ...]:
         what = f"{numbers.protected} are too few"
     elif evidence(numbers, RARE) < LITTLE:
         least = ENOUGH / RARE
-        so = f"lost labels that only {RARE:.0%} of the records have and that are hard to predict"
+        rare = f"only {100 * RARE:g} % of the records have"
+        so = f"lost labels that {rare} and that are hard to predict"
         what, aim = f"for rare labels, {numbers.protected} are too few", "for them"
     else:
         return ()
     enough = math.ceil(least * math.sqrt(numbers.labels) / numbers.epsilon)
     budget = least * math.sqrt(numbers.labels) / numbers.records
+    ways = [f"epsilon {rounded_up(budget, 3)}"] if budget <= _WEAKEST else []
+    ways += ["fewer labels"] if numbers.labels > 1 else []
     return (
         f"{what} for {numbers.predicted} at epsilon {rounded_up(numbers.epsilon)}: on public data "
-        f"sets, models with this much noise {so}. {enough:,} would be enough {aim}, or epsilon "
-        f"{rounded_up(budget, 3)}{', or fewer labels' if numbers.labels > 1 else ''}.",
+        f"sets, models with this much noise {so}. "
+        f"{', or '.join([f'{enough:,} would be enough {aim}', *ways])}.",
     )
 
 
