@@ -30,6 +30,7 @@ from ..errors import (
     CompleteError,
     InputError,
     LedgerError,
+    PrivoteError,
     PrivoteWarning,
 )
 from ..votes.names import folded
@@ -827,7 +828,8 @@ class Run:
             finally:
                 unavailable.__context__ = None
         self._clear()
-        text = str(error) or type(error).__name__
+        # What another library says may quote a vote, or name a private file.
+        text = (isinstance(error, PrivoteError) and str(error)) or type(error).__name__
         raise ChargedError(
             f"run {self.number} failed after it was charged, and is closed: {text.rstrip('.')}. "
             "Nothing was released, and it cannot be resumed",

@@ -36,6 +36,9 @@ Counts = npt.NDArray[np.int64]
 
 _LARGE = 20.0  # epsilon: the most that the papers use
 _LONGEST = 1000  # characters of a name, which stands in every entry
+# Bytes that it has in words about an outcome: there a dozen times, escaped in 12 bytes or fewer.
+# The ledger's own name counts, which may be longer than the one that was asked for.
+_NAMED = 256 * _LONGEST
 _PARTS = 1000  # runs that are counted at most, to say how many would still fit
 
 
@@ -750,9 +753,9 @@ class Request:
 
     @property
     def size(self) -> int:
-        """How many bytes the outcome has."""
+        """How many bytes the outcome has, and all that is said of it."""
         arrays = (np.dtype(kind).itemsize * int(np.prod(of)) for kind, of in self.layout.values())
-        return self.room + sum(arrays)
+        return self.room + _NAMED + sum(arrays)
 
     def cost_at(self, order: float, epsilon: float | None = None) -> float:
         """Return what the run, or one like it at another epsilon, costs at an order."""
