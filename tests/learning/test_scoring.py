@@ -35,7 +35,7 @@ def job(records: Path, ledger: Any = None, **how: Any) -> Job:
     given: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-5, "group_column": "who"} | how
     return Job(
         data=str(records),
-        method="gradients",
+        method=given.pop("method", "gradients"),
         labels=("ill",),
         account=Account(ledger=ledger, dataset="ward"),
         **given,
@@ -177,3 +177,17 @@ def test_refused(argument: str, how: dict[str, Any], records: Path) -> None:
         Holdout(share=1.0)
     with refused("score", pv.InputError):
         Holdout(share=0.5, epsilon=0.0)
+
+
+def test_a_score_does_not_add_up_with_what_holds_for_these_data_only(records: Path) -> None:
+    conditional = {"guarantee": "data-dependent", "queries": 10}
+    with refused("score", value=1.0):
+        job(
+            records,
+            holdout=Holdout(share=0.3, epsilon=1.0),
+            method="teachers",
+            settings=conditional,
+        )
+    assert (
+        job(records, holdout=Holdout(share=0.3), method="teachers", settings=conditional).score == 0
+    )

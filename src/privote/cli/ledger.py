@@ -464,6 +464,8 @@ def restore(
         verified = Ledger.restore(backup, place, replace=replace)
     if not verified.ok:
         raise LedgerError(f"{place.shown!r} is restored, but: {'; '.join(verified.problems)}")
-    use = "it takes the original's place" if replace else "a copy to read: it cannot be charged"
+    use = "it takes the original's place" if replace else "read-only: nothing can be charged to it"
     facts = {"ledger": place.shown, "entries": verified.entries, "head": verified.head, "use": use}
-    print_result(facts, json=json, title="Restored: charges made after the backup are missing")
+    print_result(
+        facts, json=json, title="Restored; charges made after the backup, if any, are missing"
+    )

@@ -93,6 +93,9 @@ class Job:
         if not 0 <= self.score < self.epsilon:
             rule = f"must be less than `epsilon={self.epsilon}`, of which it is a part"
             raise InputError("score", rule, self.score)
+        if self.score and self.settings.get("guarantee") == "data-dependent":
+            rule = "cannot be combined with `guarantee=data-dependent`, which adds up with no other"
+            raise InputError("score", rule, self.score)
         named = [] if self.electorate is None else ["electorate"]
         check_method(self.method, [*self.settings, *named])
         if self.settings.get("student", STUDENTS[0]) not in STUDENTS:

@@ -610,6 +610,8 @@ class Standing:
         Whether nothing was charged before.
     entry, digest
         The reservation in the ledger.
+    continues
+        The run that opened the allowance and was charged for it; None for that run itself.
     """
 
     dataset: str
@@ -623,6 +625,7 @@ class Standing:
     new: bool
     entry: int
     digest: str
+    continues: int | None = None
 
     @classmethod
     def of(cls, state: LedgerState, run: int) -> Standing:
@@ -630,6 +633,7 @@ class Standing:
         charge = state.runs[run].reserved.charge
         scope = state.scopes[state.charges[charge].dataset]
         first = next(n for n, each in state.charges.items() if each.dataset == scope.name)
+        opener = next(n for n, each in state.runs.items() if each.reserved.charge == charge)
         return cls(
             dataset=scope.name,
             budget=scope.budget.epsilon,
@@ -639,9 +643,10 @@ class Standing:
             runs=len(scope.epsilons),
             whole=scope.whole,
             order=scope.budget.filter.order,
-            new=first == charge,
+            new=first == charge and opener == run,
             entry=run,
             digest=state.runs[run].digest,
+            continues=None if opener == run else opener,
         )
 
 
@@ -843,7 +848,8 @@ def authorise(state: LedgerState, request: Request) -> BudgetScope:
     if other not in ("", unit):
         raise BudgetError(
             f"data set {name!r} protects {other}: it cannot be combined with a release that "
-            f"protects {unit}. Name another data set"
+            f"protects {unit}. Protect the same unit as before; another data set has a budget of "
+            "its own, and is for other people"
         )
     return scope
 
