@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._version import check_written, written
 from .accounting.renyi import rounded_up
 from .errors import InputError
+from .files import check_written, written
 from .guarantees import Fact, Guarantee, Learnt, Sealed, Shown
 from .ledger import digest_of
-from .mechanisms import ABSTAIN, TallyVoting, mechanism_of
+from .mechanisms import ABSTAIN, TallyVoting
 from .posterior import Floats, Posterior, check_rule, posterior
 from .votes.arrays import ArrayFile
 
@@ -99,11 +99,10 @@ def decide(release: Release, by: str | float = "likely", rows: Any = None) -> Re
 def evidence_of(release: Release, rows: Any) -> Posterior | None:
     """Return what all released tallies say together; None for mechanisms that release labels."""
     guarantee, tallies = release.guarantee, release.tallies
-    parameters = dict(guarantee.mechanism)
-    if tallies is None or not len(tallies) or parameters["mechanism"] != TallyVoting.name:
+    settings = dict(guarantee.mechanism)
+    if tallies is None or not len(tallies) or settings.pop("mechanism") != TallyVoting.name:
         return None  # or a mechanism of somebody's own
-    mechanism = mechanism_of(parameters)
-    assert isinstance(mechanism, TallyVoting)
+    mechanism = TallyVoting(**settings)
     # Where records speak on queries near them only, "most voters" are most of those near.
     near = 1 if release.active_share is None else release.active_share
     return posterior(

@@ -451,7 +451,7 @@ def _write_labels(path: Path, outcome: Outcome) -> None:
 
 def _of_owner(judgement: Judgement) -> str:
     """Return figures on private test rows as a file holds them."""
-    from privote._version import written
+    from privote.files import written
     from privote.guarantees import OWNER_ONLY, to_json
     from privote.report.tables import plain
     from privote.report.training import UNCOVERED

@@ -36,7 +36,7 @@ from ..errors import BudgetError, InputError
 from ..ledger import AllowanceState, Budget, Request
 from ..mechanisms import Mechanism, TallyVoting, mechanism_of
 from ..mechanisms.base import Bools
-from ..votes.contributions import bound_contributions, remaining
+from ..votes.contributions import bound_contributions
 from ..votes.cube import (
     MISSING,
     BallotSource,
@@ -256,7 +256,7 @@ def draw(
         counted, cast, cut = bound_contributions(
             block,
             baseline,
-            remaining(unit * account.allowance, spent, clipped),
+            np.where(clipped > 0, 0, unit * account.allowance - spent),  # who was clipped has none
             unit=mechanism.contribution_unit,
             missing_counts_as_no=mechanism.missing_counts_as_no,
             resolution=ballots.resolution,

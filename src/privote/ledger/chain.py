@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._version import __version__, check_written, written
+from .._version import __version__
 from ..errors import InputError, LedgerError, PrivoteWarning
-from ..files import complete
+from ..files import check_written, complete, written
 from .events import Event
 from .store import START, Head, Row, Store
 

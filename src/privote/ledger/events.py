@@ -379,6 +379,8 @@ class BudgetScope:
         """The share of the budget that is used; None where nothing is counted."""
         if self.conditional:
             return None
+        if self.whole:
+            return 1.0
         empty = self.budget.filter.room(0.0)
         return min(1.0, max(0.0, 1 - self.room / empty)) if empty else 1.0
 
@@ -759,12 +761,13 @@ class Request:
 
 def admit(state: LedgerState, request: Request) -> tuple[*tuple[BudgetSet, ...], Charged]:
     """Return the events that charge a run: its budget, if that is new, and the charge; or raise."""
-    scope, cost, whole, price = authorise(state, request), request.cost, False, None
-    if request.price is not None:
-        asked = (cost.epsilon, cost.delta)
-        whole = not scope.epsilons and asked == (scope.budget.epsilon, scope.budget.delta)
+    scope, cost, price = authorise(state, request), request.cost, None
+    asked, conditional = (cost.epsilon, cost.delta), request.price is None
+    whole = not conditional and not scope.epsilons
+    whole = whole and asked == (scope.budget.epsilon, scope.budget.delta)
+    if not whole and not conditional:
         price = request.cost_at(scope.budget.filter.order)
-        if not whole and not scope.admits(price):
+        if not scope.admits(price):
             raise refusal(scope, request)
     charge = Charged(
         dataset=scope.name,
@@ -773,9 +776,9 @@ def admit(state: LedgerState, request: Request) -> tuple[*tuple[BudgetSet, ...],
         protects=request.protects,
         guarantee=request.guarantee,
         terms=request.terms,
-        cost=None if whole else price,
+        cost=price,
         whole=whole,
-        conditional=request.price is None,
+        conditional=conditional,
         simulated=request.simulated,
     )
     return (charge,) if scope.name in state.scopes else (_budget(scope.name, scope.budget), charge)

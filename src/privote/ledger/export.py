@@ -15,9 +15,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from .._version import check_written, written
 from ..errors import LedgerError, missing_extra
-from ..files import check_file
+from ..files import check_file, check_written, written
 from . import Finding, Ledger
 from .chain import canonical
 

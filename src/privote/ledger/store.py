@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from .._version import check_written
 from ..errors import LedgerError, StorageError
-from ..files import DATABASES
+from ..files import DATABASES, check_written
 
 START = "0" * 64
 FORMAT = 4  # of tables, and of what entries say

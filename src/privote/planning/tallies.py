@@ -24,6 +24,7 @@ from ..guarantees import Shown
 from ..guarantees.allowance import learning_of
 from ..ledger import Budget
 from ..posterior import Histogram
+from ..votes.cube import MOST
 from .chances import YES
 
 #: Kinds of voters. The j-th commonest label is wanted in proportion to j^-fall. In each cell voters
@@ -41,7 +42,6 @@ _SEATS = 300  # more voters are taken as so many, with as much noise for each
 _SHARPEST = 50  # voters over noise: less noise changes next to no label
 _KINDS = 16  # more labels are taken in so many groups
 _WIDE = 5.0  # deviations of the noise that are looked at
-_MOST = 10**12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +133,7 @@ def plan(
         raise InputError("yes", "must lie strictly between 0 and 1", yes)
     contributions = yes * queries * labels
     # Learning finds an allowance from what is needed to the window's ratio times it.
-    allowance = _on_grid(learning, contributions * math.sqrt(learning.window[0]))
+    allowance = learning.covering(contributions * math.sqrt(learning.window[0]))
     sigma, heard = learning.sigma(allowance, mu), learning.limit(allowance) / contributions
     quality = {
         kind: _quality(learning, float(yes), sigma, min(1.0, heard), fall, divided)
@@ -210,7 +210,7 @@ def outlook(*, voters: int, labels: int, queries: int, epsilon: float, delta: fl
     learning, mu = _learning(voters, queries, labels, epsilon, delta)
     # The least and the most that learning may find, where voters are alike.
     needs = QUIET * learning.cells, BUSY * learning.cells * float(learning.window[0])
-    low, high = (learning.sigma(_on_grid(learning, need), mu) for need in needs)
+    low, high = (learning.sigma(learning.covering(need), mu) for need in needs)
     return Outlook(voters=voters, sigma_low=low, sigma_high=high)
 
 
@@ -219,13 +219,8 @@ def _learning(
 ) -> tuple[Learning, float]:
     """Return how the allowance is learnt, and what mu the budget leaves to the tallies."""
     for name, value in (("voters", voters), ("queries", queries), ("labels", labels)):
-        whole(name, value, most=_MOST)
+        whole(name, value, most=MOST)
     return learning_of(Budget(epsilon=epsilon, delta=delta), voters, queries, labels)
-
-
-def _on_grid(learning: Learning, need: float) -> int:
-    """Return the least allowance of the grid that covers a need; the largest covers any."""
-    return next((point for point in learning.grid if point >= need), learning.grid[-1])
 
 
 def label_shares(labels: int, yes: float, fall: float) -> tuple[Floats, Floats]:
