@@ -13,6 +13,7 @@ import getpass
 import json
 import os
 import platform
+import re
 import secrets
 import threading
 import warnings
@@ -23,6 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn
 
+from ..accounting.renyi import rounded_up
 from ..errors import (
     BudgetError,
     ChargedError,
@@ -34,7 +36,7 @@ from ..errors import (
 )
 from ..votes.names import folded
 from .backup import read_backup, restore, write_backup
-from .chain import Anchor, Chain, Verification, canonical, now, verify
+from .chain import Anchor, Chain, Location, Verification, canonical, now, verify
 from .events import (
     Account,
     AllowanceRequest,
@@ -60,14 +62,12 @@ from .events import (
     authorise,
     continued,
     decoded,
-    nothing_left,
     packed,
     pays,
     raised,
     seats_of,
     still,
 )
-from .location import Location
 from .outbox import Outbox, Outcome, digest_of, digest_of_text
 from .store import START, CommittedError, Head, LostError, Row, Store, UnsettledError
 
@@ -349,18 +349,24 @@ class Ledger:
         *budget, charge = admit(state, request)
         for event in budget:
             if self.is_persistent and request.price and event.epsilon == request.cost.epsilon:
-                warnings.warn(nothing_left(event), PrivoteWarning, stacklevel=2)
+                warnings.warn(
+                    f"data set {event.dataset!r} is new, and no budget was set: it is this run's "
+                    f"epsilon {rounded_up(event.epsilon)}, and nothing will be left for other "
+                    "runs. To leave some, set a larger budget first (`privote ledger budget`)",
+                    PrivoteWarning,
+                    stacklevel=2,
+                )
             self.append(event)
         allowance = request.allowance
         if allowance is not None:
             limits = [] if allowance.wanted is None else allowance.wanted.tolist()
-            scheme = self._known_by(request).scheme
+            known = self._known_by(request)
             facts = {
-                "account": scheme if allowance.lasts else f"{scheme}, for one run",
+                "account": known.scheme if allowance.lasts else f"{known.scheme}, for one run",
                 "voters": allowance.voters,
                 "allowance": limits[0] if len({*limits}) == 1 else limits or None,
                 "planned": allowance.planned,
-                "roll": self._known_by(request).roll,
+                "roll": known.roll,
                 **facts,
             }
         return self.append(replace(charge, **facts))
@@ -387,6 +393,16 @@ class Ledger:
         """Return the last run with these public terms and this output."""
         return self.state.latest(self._known_by(request).key)
 
+    def outboxes(self, run: int | None = None) -> list[Outbox]:
+        """Return the outboxes of all runs, or of one; never those of another ledger."""
+        if self.location is None:
+            return []
+        file = self.location.file
+        name = re.compile(rf"{re.escape(file.name)}\.(\d+)-([0-9a-f]{{16}})\.outbox")
+        matches = filter(None, (name.fullmatch(path.name) for path in file.parent.iterdir()))
+        boxes = [Outbox(file, int(match[1]), match[2]) for match in matches]
+        return [box for box in boxes if run in (None, box.run)]
+
     def reserve(self, request: Request, *, resume: bool = False) -> Run:
         """Charge a run, or go on with its allowance, and hold it; with ``resume`` take it over.
 
@@ -409,14 +425,13 @@ class Ledger:
         outbox: Outbox | None = None
         try:
             with self.transaction() as state:
-                for box in () if self.location is None else Outbox.beside(self.location.file):
+                for box in self.outboxes():
                     left = state.runs.get(box.run)
                     if left is None or left.finished:  # finished, or never reserved
                         box.remove()
-                key = self._known_by(request).key
-                run = state.latest(key)
+                run = self.find(request)
                 if run is None or (not resume and run.finished):
-                    number = self._reserve(state, request, key, holder)
+                    number = self._reserve(state, request, holder)
                 elif resume:
                     number, outcome = run.number, self._take_over(run, request, holder)
                 else:
@@ -425,7 +440,7 @@ class Ledger:
                         f"`resume=True`, or end it with `privote ledger abandon {run.number}`"
                     )
                 if self.location is not None and outcome is None:
-                    outbox = Outbox.of(self.location.file, number, holder)
+                    outbox = Outbox(self.location.file, number, holder)
                     outbox.allocate(request.size)
         except BaseException as error:
             if outbox is not None and not isinstance(error, CommittedError):
@@ -433,24 +448,19 @@ class Ledger:
             raise
         return Run(self, number, holder, request.size, outcome)
 
-    def _reserve(self, state: LedgerState, request: Request, key: str, holder: str) -> int:
+    def _reserve(self, state: LedgerState, request: Request, holder: str) -> int:
         """Append the charge, unless an allowance pays, and the reservation; return its entry."""
-        charge = self.allowance_for(state, request)
-        account = None if charge is None else state.accounts[charge]
-        if charge is None or account is None:
+        charge, last = self.allowance_for(state, request), 0
+        if charge is None:
             charge = self.charge(state, request)
         else:
             authorise(state, request)
+            account, last = state.accounts[charge], state.accounts[charge].last
             assert request.allowance is not None
             continued(account, request.allowance)
+        key, operator = self._known_by(request).key, _operator(request.output)
         return self.append(
-            Reserved(
-                key=key,
-                holder=holder,
-                charge=charge,
-                state=0 if account is None else account.last,
-                operator=_operator(request.output),
-            )
+            Reserved(key=key, holder=holder, charge=charge, state=last, operator=operator)
         )
 
     def _take_over(self, run: RunState, request: Request, holder: str) -> Outcome | None:
@@ -458,7 +468,7 @@ class Ledger:
         outcome, where = None, f"run {run.number} of {run.at[:16].replace('T', ' ')} UTC"
         if run.finished:
             raise _not_resumable(run, where)
-        boxes = [] if self.location is None else [*Outbox.beside(self.location.file, run.number)]
+        boxes = self.outboxes(run.number)
         if run.commit is None:
             for outbox in boxes:
                 outbox.remove()
@@ -499,7 +509,7 @@ class Ledger:
         for one call pays for later ones as long as so many queries are left in it.
         """
         wanted = request.allowance
-        if wanted is None or not wanted.lasts:
+        if wanted is None or not wanted.lasts or not state.accounts:
             return None
         known = self._known_by(request)
         for charge, account in reversed(state.accounts.items()):
@@ -736,7 +746,7 @@ class Run:
         )
         try:
             if self.ledger.location is not None:
-                outbox = Outbox.of(self.ledger.location.file, self.number, self._holder)
+                outbox = Outbox(self.ledger.location.file, self.number, self._holder)
                 outbox.write(outcome, self._size)
             with self.ledger.transaction() as state:
                 run, account = state.runs[self.number], self.account
@@ -768,12 +778,7 @@ class Run:
             self.ledger.append(
                 Delivered(run=self.number, holder=self._holder, files=dict(files or {}) or None)
             )
-        self._clear()
-
-    def _clear(self) -> None:
-        """Remove the outbox; whoever comes next sweeps what cannot be removed."""
-        location = self.ledger.location
-        for outbox in () if location is None else Outbox.beside(location.file, self.number):
+        for outbox in self.ledger.outboxes(self.number):
             outbox.remove()
 
     def __enter__(self) -> Run:
@@ -826,7 +831,8 @@ class Run:
                 raise unavailable
             finally:
                 unavailable.__context__ = None
-        self._clear()
+        for outbox in self.ledger.outboxes(self.number):
+            outbox.remove()
         text = str(error) or type(error).__name__
         raise ChargedError(
             f"run {self.number} failed after it was charged, and is closed: {text.rstrip('.')}. "

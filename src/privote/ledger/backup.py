@@ -21,9 +21,8 @@ from pathlib import Path
 from .._version import __version__
 from ..errors import InputError, LedgerError
 from ..files import check_file, complete
-from .chain import KEY_VARIABLE, Anchor, Chain, Verification, now, verify, warn_if_open
+from .chain import KEY_VARIABLE, Anchor, Chain, Location, Verification, now, verify, warn_if_open
 from .events import Event
-from .location import Location
 from .store import START, Row, SQLiteStore, Store
 
 

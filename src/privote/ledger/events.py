@@ -547,8 +547,8 @@ class LedgerState:
 
     def latest(self, key: str) -> RunState | None:
         """Return the last run with this key."""
-        same = [run for run in self.runs.values() if run.reserved.key == key]
-        return same[-1] if same else None
+        runs = reversed(self.runs.values())
+        return next((run for run in runs if run.reserved.key == key), None)
 
     def add(self, head: Head, at: str, event: Event) -> None:
         """Add one event: number and digest of its entry, and when that was written."""
@@ -781,36 +781,24 @@ def admit(state: LedgerState, request: Request) -> tuple[*tuple[BudgetSet, ...],
         conditional=conditional,
         simulated=request.simulated,
     )
-    return (charge,) if scope.name in state.scopes else (_budget(scope.name, scope.budget), charge)
-
-
-def _budget(dataset: str, budget: Budget) -> BudgetSet:
-    order = budget.filter.order  # fixed with the first, for good
-    return BudgetSet(dataset=dataset, epsilon=budget.epsilon, delta=budget.delta, order=order)
+    if scope.name in state.scopes:
+        return (charge,)
+    return raised(state, scope.budget, scope.name), charge
 
 
 def raised(state: LedgerState, budget: Budget, dataset: str) -> BudgetSet:
     """Return the event that sets a data set's budget, or raises it; or refuse another change."""
     scope = state.scopes.get(dataset)
-    if scope is None:
-        return _budget(dataset, budget)
-    if scope.whole:
+    if scope is not None and scope.whole:
         raise BudgetError(f"one run took the whole budget of data set {dataset!r}")
-    if budget.delta != scope.budget.delta or budget.epsilon < scope.budget.epsilon:
+    first = budget if scope is None else scope.budget
+    if budget.delta != first.delta or budget.epsilon < first.epsilon:
         raise BudgetError(
-            f"the budget of data set {dataset!r} is {scope.budget}: only its epsilon can be "
+            f"the budget of data set {dataset!r} is {first}: only its epsilon can be "
             f"raised; you asked for {budget}"
         )
-    return _budget(dataset, replace(scope.budget, epsilon=budget.epsilon))
-
-
-def nothing_left(event: BudgetSet) -> str:
-    """Say, before the charge, that a run without a budget leaves nothing for others."""
-    return (
-        f"data set {event.dataset!r} is new, and no budget was set: it is this run's epsilon "
-        f"{rounded_up(event.epsilon)}, and nothing will be left for other runs. To leave some, set "
-        "a larger budget first (`privote ledger budget`)"
-    )
+    order = first.filter.order  # fixed with the first, for good
+    return BudgetSet(dataset=dataset, epsilon=budget.epsilon, delta=budget.delta, order=order)
 
 
 def authorise(state: LedgerState, request: Request) -> BudgetScope:

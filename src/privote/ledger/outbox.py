@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -84,23 +83,10 @@ def digest_of_text(text: str) -> str:
 
 
 class Outbox:
-    """The file of one holder of one run."""
+    """The file of one holder of one run, beside the ledger's key."""
 
-    def __init__(self, path: Path, run: int) -> None:
-        self.path, self.run = path, run
-
-    @classmethod
-    def of(cls, file: Path, run: int, holder: str) -> Outbox:
-        """Return the outbox beside a ledger's key."""
-        return cls(file.with_name(f"{file.name}.{run}-{holder}.outbox"), run)
-
-    @classmethod
-    def beside(cls, file: Path, run: int | None = None) -> list[Outbox]:
-        """Return the outboxes of a ledger, or of one of its runs; never those of another ledger."""
-        name = re.compile(rf"{re.escape(file.name)}\.(\d+)-[0-9a-f]{{16}}\.outbox")
-        matches = ((path, name.fullmatch(path.name)) for path in file.parent.iterdir())
-        numbers = ((path, int(match[1])) for path, match in matches if match)
-        return [cls(path, number) for path, number in numbers if run in (None, number)]
+    def __init__(self, file: Path, run: int, holder: str) -> None:
+        self.path, self.run = file.with_name(f"{file.name}.{run}-{holder}.outbox"), run
 
     def allocate(self, size: int) -> None:
         """Take a new file of this size on the disk, for its owner only."""
