@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .accounting.renyi import rounded_up
-from .errors import InputError
+from .errors import InputError, plural
 from .files import check_written, written
 from .guarantees import Fact, Guarantee, Learnt, Sealed, Shown
 from .ledger import digest_of
@@ -363,7 +363,9 @@ def _of_facts(
 def headline(release: Release) -> str:
     """Return the first line of every report: queries answered, expected quality, epsilon, delta."""
     answered = of_asked(release)
-    queries = "1 query" if answered == "1" else f"{answered} queries"
+    queries = f"{answered} queries"
+    if answered == f"{release.answered}":
+        queries = plural(release.answered, "query")
     cost = "sealed" if release.epsilon is None else rounded_up(release.epsilon, 4)
     quality = f"; {expected(release)}" if isinstance(release.guarantee.terms, Learnt) else ""
     return f"{queries}{quality}; epsilon {cost}, delta {rounded_up(release.delta)}"

@@ -25,7 +25,7 @@ from .._version import __version__
 from ..accounting.allowance import line, mu_of_budget
 from ..accounting.renyi import rounded_up
 from ..accounting.sanitize import published_cost_2018
-from ..errors import InputError, finite
+from ..errors import InputError, finite, plural
 from ..ledger import Standing
 from ..mechanisms import Mechanism
 from ..mechanisms.base import describe
@@ -193,7 +193,7 @@ class Learnt:
         return self.epsilon0 > 0
 
     def __str__(self) -> str:
-        queries = f"for {self.planned:,} queries in total"
+        queries = f"for {plural(self.planned, 'query')} in total"
         if not self.learns:
             return f"the noise was set from public numbers only, {queries}"
         return (
@@ -425,11 +425,13 @@ class Guarantee:
         """Say whom it protects against what: the kind, the factor, and a belief as an example."""
         unit = self.protects.partition(" (")[0].partition(",")[0]
         one, meaning, example = unit.removeprefix("a "), None, None
-        protected = f"{self.protects}, because it reaches only one of {self.voters:,} voters. "
+        protected = (
+            f"{self.protects}, because it reaches only one of {plural(self.voters, 'voter')}. "
+        )
         protected += "This is stated by whoever made the voters; the votes cannot show it. "
         if self.protects == VOTER:
             protected = (
-                f"each of {self.voters:,} voters. {_NEIGHBOURS}. This also protects each person if "
+                f"each of {plural(self.voters, 'voter')}. {_NEIGHBOURS}. This also protects each person if "
                 "all of a person's records reach only one voter; that was not recorded"
             )
         elif self.kind in GUARANTEES:
@@ -477,14 +479,15 @@ class Guarantee:
             noise += f"{self.voters:,}"
         if self.allowance is not None:
             limits = self.allowance if isinstance(self.allowance, tuple) else (self.allowance,)
-            allowance = " to ".join(f"{value:,}" for value in sorted({min(limits), max(limits)}))
-            allowance += " contributions per voter in total"
+            fewest, most = min(limits), max(limits)
+            allowance = "" if fewest == most else f"{fewest:,} to "
+            allowance += f"{plural(most, 'contribution')} per voter in total"
             queries, which = self.answered_total or 0, "answered so far, all under this one epsilon"
             if isinstance(self.terms, Learnt):
                 queries, which = self.terms.planned, "planned"
             if queries:
                 many = "one query" if queries == 1 else f"each of the {queries:,} queries"
-                allowance += f", that is {min(limits) / queries:.2g} for {many} {which}"
+                allowance += f", that is {fewest / queries:.2g} for {many} {which}"
             allowance += ". A voter who casts more counts as the baseline from then on; which "
             allowance += "voters did is sealed"
         if self.terms is not None:
@@ -495,8 +498,7 @@ class Guarantee:
             more = self.terms.planned - (self.answered_total or 0)
             later = "none: name the queries of all runs in the first one (plan_for) to pay once"
             if more:
-                later = f"{more:,} more are paid for: they are answered at no further charge "
-                later += "(plan_for)"
+                later = f"{plural(more, 'more query')} at no further charge (plan_for)"
         return [
             ("released", "released", self.released, False),
             ("mechanism", "mechanism", describe(dict(self.mechanism)), True),

@@ -32,7 +32,7 @@ from ..accounting.allowance import (
 from ..accounting.filters import fitting
 from ..accounting.renyi import DEFAULT_ORDERS, Floats, rounded_up
 from ..entropy import WIDEST_ROUNDED, Entropy
-from ..errors import BudgetError, InputError
+from ..errors import BudgetError, InputError, plural
 from ..ledger import AllowanceState, Budget, Request
 from ..mechanisms import Mechanism, TallyVoting, mechanism_of
 from ..mechanisms.base import Bools
@@ -99,8 +99,8 @@ def asked_to_learn(
     learning, mu = learning_of(cost, *size, learns=learns)
     if not mu * WIDEST_ROUNDED > ballots.resolution * learning.cells**0.5:
         raise BudgetError(
-            f"epsilon {rounded_up(cost.epsilon)} is too small for {planned:,} queries on "
-            f"{ballots.labels:,} labels: the noise would be too large to draw"
+            f"epsilon {rounded_up(cost.epsilon)} is too small for {plural(planned, 'query')} "
+            f"on {plural(ballots.labels, 'label')}: the noise would be too large to draw"
         )
     if learning.cells * ballots.resolution**2 > _MOST:
         raise InputError("plan_for", f"must leave at most {_MOST:g} votes per voter", planned)

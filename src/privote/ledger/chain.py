@@ -325,36 +325,30 @@ class Location:
         store = self.store(create=create)
         try:
             with store.transaction():
-                return self._unlocked(store, chain or Chain.of(self.key), new and create)
+                head = store.head()
+                chain = chain or Chain.of(self.key)
+                if chain is None:  # without entries, it is new
+                    if {head, *Anchor(self.head, None).read()} != {(0, START)}:
+                        raise self._no_key()
+                    chain = Chain()
+                    Anchor(self.head, chain).write(head)
+                    chain.keep(self.key)
+                anchor = Anchor(self.head, chain)
+                if head == (0, START) and not self.head.exists():
+                    # A key from the environment does not tell a new ledger from an emptied one:
+                    # then the entries' file must have been absent.
+                    if self.key.exists() or not (new and create):
+                        gone, left = "its entries and its anchor are gone", [self.file, self.key]
+                        raise self._erased(gone, left)
+                    anchor.write(head)
+                # A crash between commit and anchor left it open; what others added is anchored
+                # elsewhere.
+                if head in anchor.check(store, head)[1:]:
+                    anchor.write(head)
+                return store, chain, anchor
         except BaseException:
             store.close()
             raise
-
-    def _unlocked(
-        self, store: Store, chain: Chain | None, new: bool
-    ) -> tuple[Store, Chain, Anchor]:
-        """Return entries, key and anchor, made if they are new; only under the store's lock.
-
-        ``new`` says that no file was there before this process opened it, or that nobody can tell.
-        """
-        head = store.head()
-        if chain is None:  # without entries, it is new
-            if {head, *Anchor(self.head, None).read()} != {(0, START)}:
-                raise self._no_key()
-            chain = Chain()
-            Anchor(self.head, chain).write(head)
-            chain.keep(self.key)
-        anchor = Anchor(self.head, chain)
-        if head == (0, START) and not self.head.exists():
-            # A key from the environment does not tell a new ledger from an emptied one: then the
-            # entries' file must have been absent.
-            if self.key.exists() or not new:
-                raise self._erased("its entries and its anchor are gone", [self.file, self.key])
-            anchor.write(head)
-        # A crash between commit and anchor left it open; what others added is anchored elsewhere.
-        if head in anchor.check(store, head)[1:]:
-            anchor.write(head)
-        return store, chain, anchor
 
     def _no_key(self) -> LedgerError:
         return LedgerError(

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from ..accounting.allowance import line, mu_of_budget
 from ..accounting.filters import RenyiFilter, check_charge, largest_part, pinned_order
 from ..accounting.renyi import DEFAULT_ORDERS, Floats, check_delta, rounded_up
-from ..errors import BudgetError, InputError, LedgerError, PrivoteWarning, positive
+from ..errors import BudgetError, InputError, LedgerError, PrivoteWarning, plural, positive
 from ..votes.names import folded
 from .store import Head
 
@@ -902,13 +902,13 @@ def continued(account: AllowanceState, wanted: AllowanceRequest) -> None:
         return
     if wanted.plans and wanted.planned != planned:
         raise BudgetError(
-            f"this allowance was learnt for {planned:,} queries in total, which cannot be changed; "
+            f"this allowance was learnt for {plural(planned, 'query')} in total, which cannot be changed; "
             f"got `plan_for={wanted.planned}`"
         )
     if account.answered + (wanted.queries or 0) > planned:
         raise BudgetError(
-            f"this allowance was learnt for {planned:,} queries in total, and "
-            f"{account.answered:,} are answered: {wanted.queries:,} more do not fit"
+            f"this allowance was learnt for {plural(planned, 'query')} in total, of which "
+            f"{account.answered:,} answered by now: {wanted.queries:,} more do not fit"
         )
 
 

@@ -19,7 +19,7 @@ from scipy.special import betaln, gammaln, ndtr
 
 from ..accounting.allowance import Learning
 from ..accounting.renyi import Floats, rounded_up
-from ..errors import InputError, finite, whole
+from ..errors import InputError, finite, plural, whole
 from ..guarantees import Shown
 from ..guarantees.allowance import learning_of
 from ..ledger import Budget
@@ -91,9 +91,9 @@ class Plan(Shown):
             **{f"{kind} voters": _in_words(**quality) for kind, quality in self.quality.items()},
             "noise": f"{self.sigma:.3g} votes on a tally of {self.voters:,}: "
             f"{self.noise_per_voter:.2g} per voter",
-            "allowance": f"about {self.allowance:,} contributions per voter, {learnt}",
-            "electorate": f"{self.voters:,} voters, {self.labels:,} labels, {self.queries:,} "
-            f"queries, {100 * self.yes:.3g} % of the votes are yes",
+            "allowance": f"about {plural(self.allowance, 'contribution')} per voter, {learnt}",
+            "electorate": f"{plural(self.voters, 'voter')}, {plural(self.labels, 'label')}, "
+            f"{plural(self.queries, 'query')}, {100 * self.yes:.3g} % of the votes are yes",
             "epsilon, delta": f"{rounded_up(self.epsilon)}, {rounded_up(self.delta)}",
         }
 
@@ -179,7 +179,7 @@ class Outlook:
         ends = dict.fromkeys(f"{sigma:.3g}" for sigma in (self.sigma_low, self.sigma_high))
         drowned = "That is at least the number of voters. " if self.drowned else ""
         return (
-            f"The standard deviation of the noise on a tally of {self.voters:,} voters will be "
+            f"The standard deviation of the noise on a tally of {plural(self.voters, 'voter')} will be "
             f"about {' to '.join(ends)} votes, if they say yes to {100 * QUIET:g} to "
             f"{100 * BUSY:g} % of the cells. "
             f"{drowned}More voters, fewer queries or a larger epsilon help. A pilot of few queries "
