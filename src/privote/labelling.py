@@ -642,7 +642,8 @@ class Electorate:
     @property
     def allowance(self) -> int | tuple[int, ...]:
         """How many contributions each voter had from the start: one number, or one per voter."""
-        return allowances.plain(self.sealed.allowance)
+        limits = self._account.ledger.state.accounts[self._charge].limits
+        return limits if isinstance(limits, int) else tuple(self.sealed.allowance.tolist())
 
     @property
     def epsilon(self) -> float:

@@ -425,13 +425,12 @@ class Guarantee:
         """Say whom it protects against what: the kind, the factor, and a belief as an example."""
         unit = self.protects.partition(" (")[0].partition(",")[0]
         one, meaning, example = unit.removeprefix("a "), None, None
-        protected = (
-            f"{self.protects}, because it reaches only one of {plural(self.voters, 'voter')}. "
-        )
+        voters = plural(self.voters, "voter")
+        protected = f"{self.protects}, because it reaches only one of {voters}. "
         protected += "This is stated by whoever made the voters; the votes cannot show it. "
         if self.protects == VOTER:
             protected = (
-                f"each of {plural(self.voters, 'voter')}. {_NEIGHBOURS}. This also protects each person if "
+                f"each of {voters}. {_NEIGHBOURS}. This also protects each person if "
                 "all of a person's records reach only one voter; that was not recorded"
             )
         elif self.kind in GUARANTEES:

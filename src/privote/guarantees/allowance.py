@@ -268,7 +268,7 @@ def draw(
     return Drawn(
         outcome=outcome,
         mechanism=mechanism,
-        allowance=plain(account.allowance),
+        allowance=account.limits,
         answered_total=account.answered + ballots.queries,
         spending=(spent - account.spent, clipped - account.clipped),
     )
@@ -317,12 +317,6 @@ def _contributions(seated: SeatedBallots) -> Counts:
             resolution=seated.ballots.resolution,
         )[1]
     return total
-
-
-def plain(limits: Counts) -> int | tuple[int, ...]:
-    """Return allowances as plain values: one number if all voters have the same."""
-    first = int(limits[0])
-    return first if (limits == first).all() else tuple(limits.tolist())
 
 
 def curve_of(account: AllowanceState, mechanism: Mechanism, labels: int) -> Floats:

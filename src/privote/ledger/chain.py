@@ -166,14 +166,18 @@ class Anchor:
     def __init__(self, path: Path, chain: Chain | None) -> None:
         self._path, self._chain = path, chain
 
-    def read(self) -> list[Head]:
-        """Return the anchored head and, if one is announced, the pending one; [] if never set."""
-        found = _read(self._path, "the anchor")
-        return [] if found is None else self.parse(found[0])[0]
+    def read(self, content: bytes | None = None) -> tuple[list[Head], dict[str, Any]]:
+        """Return the heads that the file, or its content, names, and all it says.
 
-    def parse(self, content: bytes) -> tuple[list[Head], dict[str, Any]]:
-        """Return the heads in an anchor's file, and all it says; refuse what is not marked."""
+        They are the anchored one and, if one is announced, the pending one; none if never set. What
+        is not marked with the key is refused.
+        """
         name, chain = self._path.name, self._chain
+        if content is None:
+            found = _read(self._path, "the anchor")
+            if found is None:
+                return [], {}
+            content = found[0]
         try:
             record = dict(json.loads(content))
             mark = str(record.pop("mark")).encode()
@@ -210,7 +214,7 @@ class Anchor:
         what the anchor said ``first``, before anything was read, must be among the entries, and
         these must end where it said so, or where it says so now.
         """
-        heads = self.read() if first is None else first
+        heads = self.read()[0] if first is None else first
         if not heads:
             raise LedgerError(f"the anchor {self._path.name!r} is missing")
         allowed = head in heads
@@ -219,7 +223,7 @@ class Anchor:
             rows = store.rows(number - 1, number)
             there = number == 0 or [row.digest for row in rows] == [digest]
             beyond = store.shared or (
-                first is not None and any(later[0] >= head[0] for later in self.read())
+                first is not None and any(later[0] >= head[0] for later in self.read()[0])
             )
             allowed = there and (allowed or beyond)
         if not allowed:
@@ -298,7 +302,7 @@ class Location:
         anchor = Anchor(self.head, chain)
         store = self.store(create=False, readonly=True)
         try:
-            first = anchor.read()
+            first = anchor.read()[0]
             anchor.check(store, store.head(), first=first)
         except LedgerError:
             store.close()
@@ -328,7 +332,7 @@ class Location:
                 head = store.head()
                 chain = chain or Chain.of(self.key)
                 if chain is None:  # without entries, it is new
-                    if {head, *Anchor(self.head, None).read()} != {(0, START)}:
+                    if {head, *Anchor(self.head, None).read()[0]} != {(0, START)}:
                         raise self._no_key()
                     chain = Chain()
                     Anchor(self.head, chain).write(head)
@@ -419,7 +423,7 @@ def verify(store: Store, chain: Chain, anchor: Anchor | None) -> Verification:
     """Find any entry that was changed, removed, reordered, inserted or rolled back."""
     last, before, problems, notes = (0, START), "", list[str](), list[str]()
     try:
-        first = [] if anchor is None else anchor.read()
+        first = [] if anchor is None else anchor.read()[0]
         problems += store.problems()
         for row in store.rows():
             chain.check(last, row)

@@ -456,6 +456,12 @@ class AllowanceState:
         return cls(charge, allowance, nothing, nothing, seats)
 
     @property
+    def limits(self) -> int | tuple[int, ...]:
+        """Contributions for life: one number if all voters have the same, or one by seat."""
+        first = int(self.allowance[0])
+        return first if (self.allowance == first).all() else tuple(self.allowance.tolist())
+
+    @property
     def remaining(self) -> int | None:
         """How many more queries a learnt allowance is for; None if any number."""
         return None if self.charge.planned is None else self.charge.planned - self.answered
@@ -902,8 +908,8 @@ def continued(account: AllowanceState, wanted: AllowanceRequest) -> None:
         return
     if wanted.plans and wanted.planned != planned:
         raise BudgetError(
-            f"this allowance was learnt for {plural(planned, 'query')} in total, which cannot be changed; "
-            f"got `plan_for={wanted.planned}`"
+            f"this allowance was learnt for {plural(planned, 'query')} in total, which cannot be "
+            f"changed; got `plan_for={wanted.planned}`"
         )
     if account.answered + (wanted.queries or 0) > planned:
         raise BudgetError(

@@ -177,9 +177,10 @@ class Outlook:
 
     def __str__(self) -> str:
         ends = dict.fromkeys(f"{sigma:.3g}" for sigma in (self.sigma_low, self.sigma_high))
+        voters = plural(self.voters, "voter")
         drowned = "That is at least the number of voters. " if self.drowned else ""
         return (
-            f"The standard deviation of the noise on a tally of {plural(self.voters, 'voter')} will be "
+            f"The standard deviation of the noise on a tally of {voters} will be "
             f"about {' to '.join(ends)} votes, if they say yes to {100 * QUIET:g} to "
             f"{100 * BUSY:g} % of the cells. "
             f"{drowned}More voters, fewer queries or a larger epsilon help. A pilot of few queries "
