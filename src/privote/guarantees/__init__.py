@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 from html import escape
 from importlib import metadata
 from typing import Any
@@ -77,6 +77,7 @@ _NEIGHBOURS = (
 )
 _PRIOR = 0.01  # of the belief in the example
 _UPWARDS = 1 + 1e-9  # of a mu that a search finds from below
+_installed = cache(metadata.version)  # which reads and parses files
 _Row = tuple[str, str, str | None, bool]  # name, key, text, and whether it is brief
 
 
@@ -372,7 +373,7 @@ class Guarantee:
         """Return the privacy statement for the person who signs off: published numbers only."""
         if self.text:
             return self.text
-        packages = {"privote": self.version, "dp-accounting": metadata.version("dp-accounting")}
+        packages = {"privote": self.version, "dp-accounting": _installed("dp-accounting")}
         packages |= {"numpy": np.__version__, "Python": platform.python_version()}
         lines = ["PRIVACY STATEMENT", ""]
         for row in self.rows():

@@ -383,7 +383,7 @@ class Ledger:
             if allowance.wanted is not None:
                 limits = allowance.wanted.tolist()
             if allowance.names is not None:
-                roll = [self.name_voter(name) for name in allowance.names]
+                roll = [self._name_voter(name) for name in allowance.names]
             whom = allowance.voters if roll is None else "by name"
             scheme = self._chain.seal(canonical([*terms, allowance.terms, whom]))[:32]
         terms += [request.protects, request.terms, request.output, limits, roll]
@@ -521,7 +521,7 @@ class Ledger:
         """Return the seat of each named voter; None if they come as they were registered."""
         if names is None or account.seats is None:
             return None
-        seats = seats_of(account, names, [self.name_voter(name) for name in names])
+        seats = seats_of(account, names, [self._name_voter(name) for name in names])
         if seats is None or len({*seats.tolist()}) < len(seats):
             raise InputError("voter_ids", "must name each registered voter only once")
         same = len(seats) == len(account.seats) and (seats == range(len(seats))).all()
@@ -529,21 +529,18 @@ class Ledger:
 
     # -- names and secrets -------------------------------------------------------------------------
 
-    def name_voter(self, name: str) -> str:
+    def _name_voter(self, name: str) -> str:
         """Return the keyed digest of a voter's name, folded: found again, never read off."""
         return self._chain.seal(canonical(["voter", folded(name)]))[:32]
 
-    def secret(self, purpose: str, dataset: str) -> bytes:
+    def secret(self, purpose: str, dataset: str | None = None) -> bytes:
         """Return 32 bytes that follow from the ledger's key alone: the same for a data set, always.
 
-        For what must stay the same over runs and known to nobody, such as a partition's key.
+        For what must stay the same over runs and known to nobody, such as a partition's key; or of
+        the ledger as a whole, such as the key that signs exports.
         """
-        named = canonical(["secret", purpose, self.state.known(dataset)])
-        return bytes.fromhex(self._chain.seal(named))
-
-    def signing_seed(self) -> bytes:
-        """Return the 32 secret bytes behind the key that signs exports: of a ledger, the same."""
-        return bytes.fromhex(self._chain.seal(canonical(["secret", "signature"])))
+        whose = [] if dataset is None else [self.state.known(dataset)]
+        return bytes.fromhex(self._chain.seal(canonical(["secret", purpose, *whose])))
 
     # -- reading -----------------------------------------------------------------------------------
 
