@@ -548,18 +548,17 @@ class Ledger:
         """Return the entries as they may be shown: nothing that depends on votes."""
         with self._turn:
             if self._store is None:
-                entries = enumerate(self._events, 1)
                 return [
                     {"number": number, "at": at, "digest": "", **event.encoded()[0]}
-                    for number, (at, event) in entries
+                    for number, (at, event) in enumerate(self._events, 1)
                 ]
             rows = self._store.rows()
-        entry = [{"number": row.number, "at": row.at, "digest": row.digest} for row in rows]
-        bodies = [json.loads(row.body) for row in rows]
-        return [
-            {**each, **{name: value for name, value in body.items() if name != "seal"}}
-            for each, body in zip(entry, bodies, strict=True)
-        ]
+        entries = []
+        for row in rows:
+            body = json.loads(row.body)
+            body.pop("seal", None)
+            entries.append({"number": row.number, "at": row.at, "digest": row.digest, **body})
+        return entries
 
     def standing(self) -> list[dict[str, Any]]:
         """Return every budget with what unconditional charges have used of it, and left."""

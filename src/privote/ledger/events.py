@@ -748,9 +748,6 @@ class Request:
     room: int = 1 << 16
     output: str | None = None
 
-    def __post_init__(self) -> None:
-        check_name("dataset", self.dataset)
-
     @property
     def size(self) -> int:
         """How many bytes the outcome has."""

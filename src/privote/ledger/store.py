@@ -313,11 +313,6 @@ class SQLiteStore(Store):
             except (sqlite3.Error, UnicodeError) as error:
                 raise _failed(self.path, "read or written", error) from None
 
-    def copy_to(self, copy: sqlite3.Connection) -> None:
-        """Copy all entries to an empty database of SQLite's."""
-        with self._lock:
-            self._live.backup(copy)
-
     def problems(self) -> list[str]:
         """Return what SQLite's own check finds, what is not as it was made, and lost sealed rows.
 
