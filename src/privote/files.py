@@ -1,7 +1,8 @@
 """Files that are whole or absent, and locked; and what may be read.
 
-A file is written beside its place and becomes it, durably, once it is whole. What is read is looked
-at first: a named pipe would wait for ever, and an open ledger lose its locks.
+A file is written beside its place and becomes it, durably, once it is whole; it says its format and
+the version that wrote it. What is read is looked at first: a named pipe would wait for ever, and an
+open ledger lose its locks.
 """
 
 from __future__ import annotations
