@@ -344,7 +344,9 @@ class Ledger:
         """Return a data set as it would be once a run is charged; raise if it would be refused."""
         return after(self.state, request)
 
-    def charge(self, state: LedgerState, request: Request, **facts: Any) -> int:
+    def charge(
+        self, state: LedgerState, request: Request, known: _KnownBy | None = None, **facts: Any
+    ) -> int:
         """Append the charge of a run, inside a transaction; return its entry."""
         *budget, charge = admit(state, request)
         for event in budget:
@@ -360,7 +362,7 @@ class Ledger:
         allowance = request.allowance
         if allowance is not None:
             limits = [] if allowance.wanted is None else allowance.wanted.tolist()
-            known = self._known_by(request)
+            known = known or self._known_by(request)
             facts = {
                 "account": known.scheme if allowance.lasts else f"{known.scheme}, for one run",
                 "voters": allowance.voters,
@@ -429,9 +431,10 @@ class Ledger:
                     left = state.runs.get(box.run)
                     if left is None or left.finished:  # finished, or never reserved
                         box.remove()
-                run = self.find(request)
+                known = self._known_by(request)
+                run = state.latest(known.key)
                 if run is None or (not resume and run.finished):
-                    number = self._reserve(state, request, holder)
+                    number = self._reserve(state, request, known, holder)
                 elif resume:
                     number, outcome = run.number, self._take_over(run, request, holder)
                 else:
@@ -448,19 +451,19 @@ class Ledger:
             raise
         return Run(self, number, holder, request.size, outcome)
 
-    def _reserve(self, state: LedgerState, request: Request, holder: str) -> int:
+    def _reserve(self, state: LedgerState, request: Request, known: _KnownBy, holder: str) -> int:
         """Append the charge, unless an allowance pays, and the reservation; return its entry."""
-        charge, last = self.allowance_for(state, request), 0
+        charge, last = self.allowance_for(state, request, known), 0
         if charge is None:
-            charge = self.charge(state, request)
+            charge = self.charge(state, request, known)
         else:
             authorise(state, request)
             account, last = state.accounts[charge], state.accounts[charge].last
             assert request.allowance is not None
             continued(account, request.allowance)
-        key, operator = self._known_by(request).key, _operator(request.output)
+        operator = _operator(request.output)
         return self.append(
-            Reserved(key=key, holder=holder, charge=charge, state=last, operator=operator)
+            Reserved(key=known.key, holder=holder, charge=charge, state=last, operator=operator)
         )
 
     def _take_over(self, run: RunState, request: Request, holder: str) -> Outcome | None:
@@ -502,7 +505,9 @@ class Ledger:
 
     # -- allowances --------------------------------------------------------------------------------
 
-    def allowance_for(self, state: LedgerState, request: Request) -> int | None:
+    def allowance_for(
+        self, state: LedgerState, request: Request, known: _KnownBy | None = None
+    ) -> int | None:
         """Return the charge whose allowance pays for a run; None where it needs one of its own.
 
         Voters are found by their names, or else all by their places. An allowance that is learnt
@@ -511,7 +516,7 @@ class Ledger:
         wanted = request.allowance
         if wanted is None or not wanted.lasts or not state.accounts:
             return None
-        known = self._known_by(request)
+        known = known or self._known_by(request)
         for charge, account in reversed(state.accounts.items()):
             if account.charge.account == known.scheme and pays(account, wanted, known.roll):
                 return charge
