@@ -19,12 +19,12 @@ import gaussian
 import numpy as np
 import sanitize2018
 from comparison import peer, row
-from privote.guardian.consensus import VoterLevels
 
 import privote as pv
 from privote.accounting import pld, sanitize
 from privote.accounting.renyi import divergence
 from privote.datasets import load_teacher_votes
+from privote.guarantees.data_dependent import VoterLevels
 from privote.mechanisms.cells import MarginGrid
 from privote.planning import allowance_for, queries_for
 from privote.votes.cube import DenseBlock

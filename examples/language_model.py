@@ -51,7 +51,7 @@ def vote(clinic: str, rows: Any) -> np.ndarray:
 
 def collect(**how: Any) -> Any:
     return pv.collect_votes(
-        vote, "prompts.csv", "votes.zarr", names=CLINICS, labels=LABELS, chunk=40, group=50, **how
+        vote, "prompts.csv", "votes.zarr", names=CLINICS, labels=LABELS, chunk=40, **how
     )
 
 

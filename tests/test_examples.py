@@ -37,7 +37,7 @@ EXPECTED = {
     "poll.py": r"Fresh noise is refused: epsilon 1 does not fit",
     "coalition/run.py": r"2 of 2 sites took part: south, west",
     "departures.py": r"formula 6\.79; true 20\.30",
-    "language_model.py": r"resumed: 2 of 6 chunks were done before\n(.*\n)*.*epsilon",
+    "language_model.py": r"resumed: 2 of 12 chunks were done before\n(.*\n)*.*epsilon",
     "own_mechanism.py": r"laplace-quota \(sigma=9, quota=0\.3\): 31 queries",
     "headline.py": HEADLINE,
 }

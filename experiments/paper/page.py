@@ -68,8 +68,8 @@ def page(kept: Mapping[str, Any]) -> str:
     parts = {"abstract": abstract(kept), "table": table(kept)}
     filled = {name: "\n".join(lines) for name, lines in parts.items()}
     text = TEMPLATE.read_text(encoding="utf-8")
-    dates = sorted(one["date"] for one in kept.values())
-    when = f"{dates[0]} to {dates[-1]}" if dates else "never"
+    dates = sorted({one["date"] for one in kept.values()}) or ["never"]
+    when = " to ".join(dict.fromkeys((dates[0], dates[-1])))
     seconds = round(sum(one["seconds"] for one in kept.values()))
     filled |= {"when": when, "seconds": f"{seconds:,}"}
     return text.format(total=f"{total} of {len(CLAIMS)} rows", **filled)

@@ -47,6 +47,14 @@ def test_train_writes_all_it_says(trained):
     rows = read(output / "labels.csv")
     assert [*rows[0]] == ["row", "id", "flu", "cold"]
     assert len(rows) == facts["release"]["answered"]
+    quality, told = read(output / "labels-quality.csv"), facts["release"]["quality"]["by_label"]
+    assert [row["label"] for row in quality] == ["flu", "cold"]
+    assert [int(row["ones"]) for row in quality] == [
+        sum(row[name] == "1" for row in rows) for name in ("flu", "cold")
+    ]
+    for name in ("precision", "recall"):
+        written = [float(row[f"expected {name}"]) for row in quality]
+        assert written == pytest.approx(told[name], abs=1e-3)
     assert "PRIVACY STATEMENT" in (output / "statement.txt").read_text()
     assert "Expected quality" in (output / "report.html").read_text()
     saved = load_student(output / "student.student")

@@ -39,13 +39,13 @@ def test_models_to_labels(
 ) -> None:
     (tmp_path / "names.txt").write_text("\n".join("abcdef"))
     given = ("votes", "rows.npy", "models", "--labels", "flu,cold", "--threshold", "0.3,0.9")
-    more = ("--names", "names.txt", "--chunk", 100, "--group", 4, "--output", "votes.zarr")
+    more = ("--names", "names.txt", "--chunk", 100, "--output", "votes.zarr")
     done = run(*given, *more, "--json")
     assert done.exit_code == 0, done.stderr
     facts = json.loads(done.stdout)
     assert facts["label_names"] == ["flu", "cold"]
     assert (facts["queries"], facts["voters"], facts["labels"]) == (300, 6, 2)
-    assert (facts["chunks"], facts["done_before"]) == (6, 0)
+    assert (facts["chunks"], facts["done_before"]) == (3, 0)
     assert "site" not in done.stdout  # the names of voters
     found = pv.Ballots.of(tmp_path / "votes.zarr")
     chances = [

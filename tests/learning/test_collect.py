@@ -51,7 +51,7 @@ def truth() -> np.ndarray:
 
 
 def collect(output: Any, voters: Any = vote, rows: Any = None, **how: Any) -> Any:
-    given = {"labels": ["x", "y", "z"], "names": NAMES, "chunk": 16, "group": 2, **how}
+    given = {"labels": ["x", "y", "z"], "names": NAMES, "chunk": 16, **how}
     return pv.collect_votes(voters, public() if rows is None else rows, output, **given)
 
 
@@ -74,10 +74,16 @@ def everything(folder: Path) -> dict[str, bytes]:
 # -- what comes out ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("chunk", "group"), [(1, 5), (7, 2), (16, 1), (50, 2), (1000, 5)])
-def test_votes_are_what_voters_said(chunk: int, group: int, tmp_path: Path) -> None:
+@pytest.fixture(autouse=True)
+def _small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let two voters share a chunk, and the last have one of its own."""
+    monkeypatch.setattr(collect_room, "_GROUP", 2)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 16, 50, 1000, None])
+def test_votes_are_what_voters_said(chunk: int | None, tmp_path: Path) -> None:
     output, told = tmp_path / "votes.zarr", []
-    found = collect(output, chunk=chunk, group=group, progress=lambda *at: told.append(at))
+    found = collect(output, chunk=chunk, progress=lambda *at: told.append(at))
     assert told == [(done, found.chunks) for done in range(1, found.chunks + 1)]
     assert (found.queries, found.voters, found.labels) == (ROWS, len(NAMES), LABELS)
     ballots = pv.Ballots.of(output)
@@ -174,20 +180,19 @@ def test_a_worker_that_is_killed_changes_no_vote(
 
 
 def test_a_chunk_that_was_lost_after_all_is_made_again(tmp_path: Path) -> None:
-    """Also where the voters answer otherwise than they did."""
+    """Also where the voters answer otherwise than they did; one that is damaged cannot be read."""
     output, said = tmp_path / "v.zarr", [False]
 
     def moody(voter: str, rows: Any) -> Any:
         return vote(voter, rows) ^ said[0]
 
     collect(output, moody)
-    before = everything(output)
-    for damage in (
-        Path.unlink,
-        lambda file: file.write_bytes(file.read_bytes()[:-1]),
-        lambda file: file.write_bytes(bytes([file.read_bytes()[0] ^ 4]) + file.read_bytes()[1:]),
-    ):
-        damage(output / "c/1/1/0")
+    before, chunk = everything(output), output / "c/1/1/0"
+    for damage in (b"", chunk.read_bytes()[:-1], bytes([chunk.read_bytes()[0] ^ 4])):
+        chunk.write_bytes(damage)
+        with refused(kind=pv.BallotError):
+            read(output)
+        chunk.unlink()
         with refused(kind=pv.BallotError):
             read(output)
         assert collect(output, moody, resume=True).done_before == 11
@@ -198,24 +203,16 @@ def test_a_chunk_that_was_lost_after_all_is_made_again(tmp_path: Path) -> None:
     assert (read(output)[32:48, :2] != truth()[32:48, :2]).all()
 
 
-def test_a_worker_of_another_run_writes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A worker that outlives its run finds another one there, or the finished votes."""
-    output, stale, cast = tmp_path / "v.zarr", [], collect_room._cast
-    monkeypatch.setattr(collect_room, "_cast", lambda task: stale.append(task) or cast(task))
-    collect(output, lambda voter, rows: ~vote(voter, rows))
-    monkeypatch.undo()
+def test_a_run_whose_place_another_one_took_writes_no_more(tmp_path: Path) -> None:
+    output = tmp_path / "v.zarr"
 
-    def vote_meanwhile(voter: str, rows: Any) -> Any:
-        with refused("output"):
-            cast(stale[0])
-        return vote(voter, rows)
+    def take(done: int, _: int) -> None:
+        if done == 1:
+            collect(output, lambda voter, rows: ~vote(voter, rows), force=True)
 
-    collect(output, vote_meanwhile, force=True)
     with refused("output"):
-        cast(stale[0])
-    assert np.array_equal(read(output), truth())
+        collect(output, progress=take)
+    assert np.array_equal(read(output), ~truth())
 
 
 # -- what changed meanwhile --------------------------------------------------------------------
@@ -240,7 +237,6 @@ def begun(tmp_path: Path) -> Path:
         ("labels", {"labels": ["x", "y", "w"]}),
         ("threshold", {"threshold": 0.5}),
         ("chunk", {"chunk": 8}),
-        ("group", {"group": 5}),
         ("voters", {"names": ["a", "b", "c", "d", "e"]}),
         ("voters", {"voters": lambda voter, rows: vote(voter, rows)}),
         ("voters", {"names": NAMES[:4]}),
@@ -254,12 +250,6 @@ def test_other_settings_are_refused(argument: str, how: dict[str, Any], begun: P
     with refused(argument):
         collect(begun, **{"resume": True, **how})
     assert held(begun) == before
-
-
-def test_cut_as_before_unless_told(begun: Path) -> None:
-    assert collect(begun, resume=True, chunk=None, group=None).done_before == 5
-    assert len(held(begun)) == 12
-    assert np.array_equal(read(begun), truth())
 
 
 # -- what is refused ---------------------------------------------------------------------------
@@ -304,7 +294,6 @@ BAD: dict[str, tuple[Any, ...]] = {
     "labels": (None, "abc", 0),
     "threshold": (2, [0.1, 0.2]),
     "chunk": (0,),
-    "group": (-1,),
     "backend": ("spark",),
     "output": ("v.npy", "s3://me:hunter2@bucket/v.zarr"),
     "rows": ("s3://me:hunter2@bucket/rows.zarr", "s3://bucket/rows.npy"),
@@ -367,7 +356,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
     rows[::1000] = 1
     rows.flush()
     tracemalloc.start()
-    collect(tmp_path / "v.zarr", rows=tmp_path / "rows.npy", chunk=None, group=None)
+    collect(tmp_path / "v.zarr", rows=tmp_path / "rows.npy", chunk=None)
     most = tracemalloc.get_traced_memory()[1] / 2**20
     tracemalloc.stop()
     assert most < 40  # MiB; the rows are 73, and a chunk of them at most 16
@@ -425,7 +414,7 @@ def test_a_column_is_numbers_and_gaps_in_all_parts_or_in_none(kind: str, tmp_pat
         pytest.importorskip("pyarrow")
         table.to_parquet(tmp_path / "r.parquet", row_group_size=1)
     rows = open_rows(tmp_path / f"r.{kind}")
-    found = [rows.part(at, at + 1).columns() for at in range(3)]
+    found = [rows.part(at, at + 1).columns for at in range(3)]
     assert {part[name].dtype for part in found for name in "ab"} == {np.dtype(float)}
     assert [part["a"][0] for part in found[:2]] == [1, 2]
     assert np.isnan([found[2]["a"][0], found[0]["b"][0], found[2]["b"][0]]).all()

@@ -1,6 +1,9 @@
 """The rule that chooses a method: public numbers in, a method and its reasons out."""
 
 import math
+import re
+import statistics
+from pathlib import Path
 
 import pytest
 from tests.refusals import refused
@@ -10,6 +13,7 @@ from privote.learning.methods import (
     BAR,
     ENOUGH,
     HOPELESS,
+    KEPT,
     METHODS,
     RARE,
     Numbers,
@@ -19,6 +23,8 @@ from privote.learning.methods import (
     rule,
     teachers_for,
 )
+
+ROOT = Path(__file__).parents[2]
 
 
 def numbers(**given):
@@ -77,6 +83,27 @@ def test_hopeless_numbers_are_said_and_others_not():
 @pytest.mark.parametrize(("records", "teachers"), [(30, 10), (300, 75), (20_000, 250)])
 def test_there_are_many_teachers_of_few_records(records, teachers):
     assert teachers_for(numbers(records=records), {}) == teachers
+
+
+def test_what_labels_kept_is_what_was_measured() -> None:
+    """In no data set less than the worst, in half of them at least the middle, at most the best."""
+    text = (ROOT / "experiments/results/expectations.txt").read_text("utf-8")
+    lines = re.findall(r"from +(\d+): [\d.]+ to [\d.]+  \((.*)\)", text)
+    assert len(lines) == len(KEPT)
+    for (edge, worst, middle, best), (start, sets) in zip(KEPT, lines, strict=True):
+        shares = [float(share) for share in re.findall(r"[\d.]+(?=,|$)", sets)]
+        assert edge == float(start)
+        assert worst <= min(shares)
+        assert middle <= statistics.median(shares) <= middle + 0.011
+        assert best <= max(shares)
+        assert worst <= middle <= best
+
+
+def test_a_network_has_an_expectation_and_votes_have_none() -> None:
+    linear, network = (expected(numbers(), method) for method in ("moments", "dpsgd"))
+    assert linear[0] == network[0]
+    assert set(linear) < set(network)
+    assert expected(numbers(), "teachers") == ()
 
 
 def test_rare_labels_are_expected_to_keep_less_and_to_be_warned_of() -> None:

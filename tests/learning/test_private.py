@@ -2,11 +2,16 @@
 
 import pickle
 import warnings
+from contextlib import closing
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_matrix
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
+from sklearn.model_selection import cross_validate
+from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -44,6 +49,34 @@ def test_private_rows_are_not_public_ones(patients, arrays):
             PrivateClassifier(**BUDGET).fit(*given)
     with refused("public"):
         PrivateClassifier(**BUDGET).fit(frame, labels, frame.copy(), groups="who")
+
+
+def test_every_fold_of_a_cross_validation_needs_a_budget(arrays, tmp_path):
+    """As the advice says: a budget per fold; one that is for one fold is gone after it."""
+    X, Y, *_ = arrays
+    one = {"ledger": tmp_path / "one.db", "budget": 8.0}
+    model, how = PrivateClassifier("gradients", **BUDGET), {"cv": 3, "error_score": "raise"}
+    with pytest.raises(pv.BudgetError):
+        cross_validate(model, X, Y, params=one, **how)
+    all_three = {"ledger": tmp_path / "three.db", "budget": 24.0}
+    assert (cross_validate(model, X, Y, params=all_three, **how)["test_score"] > 0.5).all()
+    with closing(pv.Ledger.open(tmp_path / "three.db")) as ledger:
+        assert sum("cost" in entry for entry in ledger.published()) == 3
+
+
+def test_gaps_are_refused_in_an_array_and_stand_in_a_table(arrays):
+    """As the advice says: in a data frame, or filled by public rows before."""
+    X, Y, X_public, X_test, _ = arrays
+    holes = np.where(np.random.default_rng(1).random(X.shape) < 0.1, np.nan, X)
+    model = PrivateClassifier("gradients", **BUDGET)
+    with refused("records"):
+        model.fit(holes, Y, X_public)
+    names = [f"x{number}" for number in range(X.shape[1])]
+    frame, public, test = (pd.DataFrame(rows, columns=names) for rows in (holes, X_public, X_test))
+    assert model.fit(frame, Y, public, seed=0).predict(test).shape == (len(test), Y.shape[1])
+    filling = FrozenEstimator(SimpleImputer().fit(X_public))
+    piped = make_pipeline(filling, PrivateClassifier("gradients", **BUDGET))
+    assert piped.fit(holes, Y).predict(X_test).shape == (len(test), Y.shape[1])
 
 
 class Checked(PrivateClassifier):

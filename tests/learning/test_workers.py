@@ -1,8 +1,7 @@
-"""The same work in this process, in others, on Dask and on Ray; and what a dead worker is."""
+"""The same work in this process, in others, and on Dask."""
 
 from __future__ import annotations
 
-from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 import joblib
@@ -10,7 +9,7 @@ import pytest
 from joblib.parallel import get_active_backend
 from tests.refusals import refused
 
-from privote.learning.workers import WorkerLostError, each, on_workers
+from privote.learning.workers import each, on_workers
 
 
 def square(number: int) -> int:
@@ -33,25 +32,10 @@ def test_nothing_is_asked_for_before_it_is_due() -> None:
     for workers, due in ((1, 2), (2, 8)):
         asked.clear()
         with joblib.parallel_config("threading", n_jobs=workers):
-            results = each(square, given(), at_once=4)
+            results = each(square, given())
             assert [next(results), next(results)] == [0, 1]
             assert len(asked) == due
             results.close()  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("error", [BrokenProcessPool("of its own"), WorkerLostError("of its own")])
-def test_what_fails_to_be_asked_for_is_no_lost_worker(error: Exception) -> None:
-    """Whoever gives the calls may have workers of its own: none of its calls is left out."""
-
-    def given() -> Any:
-        yield from range(30)
-        raise error
-
-    with (
-        joblib.parallel_config("threading", n_jobs=2),
-        pytest.raises(type(error), match="of its own"),
-    ):
-        list(each(square, given()))
 
 
 @pytest.mark.parametrize("backend", ["loky", "dask"])

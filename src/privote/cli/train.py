@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -30,6 +31,7 @@ _JOB = (
     *("data", "method", "epsilon", "delta", "table", "public", "test", "test_is_public"),
     *("id_column", "group_column", "size", "weights", "device", "cache", "electorate", "seed"),
 )
+LABELS, QUALITY = "labels.csv", "labels-quality.csv"
 _SIX = "{:.6g}"  # digits of a probability
 
 
@@ -42,7 +44,6 @@ def votes(
     names: str | None = None,
     threshold: str | None = None,
     chunk: int | None = None,
-    group: int | None = None,
     backend: str | None = None,
     workers: int | None = None,
     address: str | None = None,
@@ -93,13 +94,10 @@ def votes(
     workers
         Number of workers; default: one, or all of a cluster.
     address
-        The scheduler of a cluster: tcp://HOST:8786 (dask), ray://HOST:10001 or auto (ray). By
-        default dask or ray is started on this machine.
+        The scheduler of a cluster: tcp://HOST:8786 (dask), ray://HOST:10001 or auto (ray).
     chunk
         Queries per chunk: a crash loses at most the chunks in progress. Default: set from the size
         of the votes.
-    group
-        Voters per chunk: a worker keeps this many models in memory. Default: up to 32.
     resume
         Continue a failed run: repeat the same command with this option. Refused if models or rows
         have changed.
@@ -121,7 +119,6 @@ def votes(
             names=read_names(Path(names or ""), "names") if listed else options.names(names),
             threshold=options.numbers("threshold", threshold),
             chunk=chunk,
-            group=group,
             backend=backend,
             workers=workers,
             address=address,
@@ -209,7 +206,8 @@ def train(
 
     The output folder gets student.student (the model, for `privote predict`; it contains no code),
     statement.txt and .json (for the person who signs off), report.html, README.md (a model card,
-    with fields to fill in) and, for methods that vote, labels.csv (-1 where withheld). It also gets
+    with fields to fill in) and, for methods that vote, labels.csv (-1 where withheld) and, where it
+    can be told, labels-quality.csv (expected precision and recall by label). It also gets
     for-the-owner.json, with figures on private test rows. Do not publish that file: its figures are
     not covered by epsilon and delta. A table needs --labels and --public. Do not scale or encode
     private features by statistics of other private rows: one record must influence one voter only.
@@ -411,8 +409,7 @@ def _write(outcome: Outcome, output: Path, command: str) -> Mapping[str, str]:
     digest = digests_of([model])[pages.MODEL]
     names = ["statement.txt", "statement.json", "report.html", "README.md"]
     if outcome.release is not None and outcome.public_rows is not None:
-        _write_labels(output / "labels.csv", outcome)
-        names.append("labels.csv")
+        names += _write_labels(output, outcome)
     if outcome.score is not None:
         text, score = outcome.score.guarantee.statement(), plain(outcome.score.facts())
         write_statement(text, score, output / "score.txt")
@@ -431,8 +428,9 @@ def _write(outcome: Outcome, output: Path, command: str) -> Mapping[str, str]:
     return digests_of([model, *(output / name for name in names)])
 
 
-def _write_labels(path: Path, outcome: Outcome) -> None:
-    """Write the labels of public rows, with their numbers and names."""
+def _write_labels(output: Path, outcome: Outcome) -> list[str]:
+    """Write the labels of public rows, and how good they should be; return the files' names."""
+    from privote.errors import PrivoteWarning
     from privote.files import complete
     from privote.votes.cells import cell_of
 
@@ -445,8 +443,26 @@ def _write_labels(path: Path, outcome: Outcome) -> None:
     lines = (
         [row, cell_of(str(row if called is None else called[row])), *labels] for row, labels in rows
     )
-    with complete(path, force=True) as part:
+    with complete(output / LABELS, force=True) as part:
         write_csv(part, ["row", "id", *outcome.label_names], lines)
+    if outcome.scarce:
+        warnings.warn(
+            f"{LABELS} has almost no 1 for {', '.join(outcome.scarce)}, less than a tenth of what "
+            "the tallies say together: single ones do not stand out from the noise. `privote "
+            "predict` says yes as often as the tallies do",
+            PrivoteWarning,
+            stacklevel=2,
+        )
+    quality = outcome.release.quality
+    if quality is None:
+        return [LABELS]
+    ones, told = (outcome.release.labels == 1).sum(axis=0), quality["by_label"]
+    by_label = zip(outcome.label_names, ones, told["precision"], told["recall"], strict=True)
+    with complete(output / QUALITY, force=True) as part:
+        heads = ["label", "ones", "expected precision", "expected recall"]
+        figures = ([name, n, round(p, 3) if n else "", round(r, 3)] for name, n, p, r in by_label)
+        write_csv(part, heads, figures)
+    return [LABELS, QUALITY]
 
 
 def _of_owner(judgement: Judgement) -> str:

@@ -1,7 +1,7 @@
 """Collect votes: ask many models about many public rows, and keep what they say as a Zarr array.
 
 The votes are cut into chunks, so many queries of so many voters. A chunk is what a worker is asked
-for and what it writes; one that is there as a whole is done, so a run that was killed goes on from
+for, and zarr writes it as a whole; one that is there is done, so a run that was killed goes on from
 there. The array's attributes say what is collected: a run goes on with the same models, rows and
 settings only. Votes of which a chunk is absent cannot be read (:mod:`privote.votes.arrays`).
 
@@ -15,15 +15,14 @@ from __future__ import annotations
 import hashlib
 import inspect
 import io
-import json
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
-from importlib import import_module
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from pkgutil import resolve_name
+from typing import Any, NamedTuple
 
 import joblib
 import numpy as np
@@ -45,7 +44,7 @@ from ..votes.cells import number
 from ..votes.cube import StoredArray, Threshold, block_queries, check_shape, check_threshold
 from ..votes.names import check_names, in_order
 from ..votes.tables import TABLES, RawTable, is_frame, is_records, open_table
-from .rows import Floats, Progress, count_rows, label_probabilities, row_size
+from .rows import Progress, count_rows, label_probabilities, row_size
 from .saving import SUFFIX, SavedStudent, load_student
 from .workers import each, on_workers, one_thread
 
@@ -55,10 +54,8 @@ _FORMAT = 3
 _OURS = "privote"  # the attribute that says what is collected
 _GROUP = 32  # voters of a chunk: as many models are in memory at once
 _CHUNKS, _FEW = 64, 64  # at least so many, so that workers share the work; unless of few queries
-_BYTES, _AT_ONCE = 1 << 24, 4  # of the rows of a chunk, and chunks that wait for each worker
+_BYTES = 1 << 24  # of the rows of a chunk, at most
 Bits = npt.NDArray[np.bool_]
-Function = Callable[[str, Any], Any]
-Place = tuple[int, int]  # of a chunk: which run of queries, and which group of voters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +85,6 @@ def collect_votes(
     names: Sequence[str] | None = None,
     threshold: Threshold = None,
     chunk: int | None = None,
-    group: int | None = None,
     backend: str | None = None,
     workers: int | None = None,
     address: str | None = None,
@@ -111,8 +107,8 @@ def collect_votes(
         of records. A function gets rows of an array as they are, those of a table as a dict of
         columns: floats where the whole column holds numbers or gaps.
     output
-        ``.zarr``, by path or by a URL that zarr opens. Every worker must be able to reach it, and
-        the models, by that name; rows are sent to it.
+        ``.zarr``, by path or by a URL that zarr opens. Models must be in the same place for every
+        worker; rows are sent to it.
     labels
         Names of the labels, or their number; not needed for ``.student`` files.
     names
@@ -121,8 +117,8 @@ def collect_votes(
     threshold
         A probability at or above it is a yes; one, or one per label. None: models predict, and a
         function returns votes.
-    chunk, group
-        Queries, and voters, per chunk; default: set from the sizes.
+    chunk
+        Queries per chunk; default: set from the sizes.
     backend, workers, address
         Where to work (:func:`privote.learning.workers.on_workers`); the votes are the same
         everywhere.
@@ -151,51 +147,48 @@ def collect_votes(
     if not is_url(path):
         path = os.path.realpath(path)  # a link could not be removed with what is in it
     electorate, public = open_voters(voters, names), open_rows(rows)
-    width, label_names = _labels(labels, electorate)
-    before = _begun(path, resume=resume, force=force)
-    then: Mapping[str, Any] = {} if before is None else before.attrs[_OURS]["settings"]
-    chunk = then.get("chunk") if chunk is None else chunk
-    group = then.get("group") if group is None else group
-    chunk, group = _cut(public, len(electorate), width, chunk, group)
-    job = _Job(
-        place=path,
-        voters=electorate,
-        rows=public,
-        labels=width if label_names is None else label_names,
-        shape=check_shape((public.count, len(electorate), width)),
-        bar=None if threshold is None else check_threshold(threshold, width),
-        chunk=chunk,
-        group=group,
-    )
-    check_names(tuple(voter.name for voter in electorate), len(electorate), "voter")
-    if before is not None:
-        _check_same(then, job.settings)
-    total = -(-public.count // chunk) * -(-len(electorate) // group)
+    who = tuple(voter.name for voter in electorate)
+    check_names(who, len(who), "voter")
+    named = _labels(labels, electorate)
+    width = named if isinstance(named, int) else len(named)
+    bar = None if threshold is None else check_threshold(threshold, width)
+    shape = check_shape((public.count, len(who), width))
+    chunk = _usual_chunk(public, shape) if chunk is None else whole("chunk", chunk)
+    settings = {
+        "rows": public.digest,
+        "labels": named if isinstance(named, int) else list(named),
+        "threshold": None if bar is None else bar.tolist(),
+        "chunk": chunk,
+        "voters": [[voter.name, voter.digest] for voter in electorate],
+    }
+    array = _begun(path, settings, resume=resume, force=force)
     with on_workers(backend, workers, address):
-        array = job.create() if before is None else before
-        done = _done(array, path)
-        steps = each(_cast, job.tasks(array, done), at_once=_AT_ONCE)
-        for count, _ in enumerate(steps, start=len(done) + 1):
+        array = _created(path, settings, shape) if array is None else array
+        done, total = _done(array, path), int(np.prod(array.cdata_shape[:2]))
+        tasks = _tasks(array, done, public, electorate)
+        cast = each(partial(_cast, labels=named, bar=bar), tasks)
+        for count, (start, first, votes) in enumerate(cast, start=len(done) + 1):
+            _write(path, settings, slice(start, start + len(votes)), first, votes)
             if progress is not None:
                 progress(count, total)
     if public.changed():
-        job.create()  # what is there is about other rows
+        _created(path, settings, shape)  # what is there is about other rows
         raise InputError("rows", f"{name_of(public.file)} changed after collecting started")
     ZarrCube(path).check()  # what is there, not what was said
     return Collected(
         output=path,
         queries=public.count,
-        voters=len(electorate),
+        voters=len(who),
         labels=width,
-        voter_names=tuple(voter.name for voter in electorate),
-        label_names=label_names,
+        voter_names=who,
+        label_names=None if isinstance(named, int) else named,
         chunks=total,
         done_before=len(done),
     )
 
 
-def _labels(labels: Any, voters: Sequence[Voter]) -> tuple[int, tuple[str, ...] | None]:
-    """Return how many labels there are, and their names; students know theirs."""
+def _labels(labels: Any, voters: Sequence[Voter]) -> int | tuple[str, ...]:
+    """Return the labels' names, or how many there are; students know theirs."""
     if labels is None and all(voter.place.endswith(SUFFIX) for voter in voters):
         labels = voters[0].load().label_names
     if labels is None:
@@ -203,13 +196,32 @@ def _labels(labels: Any, voters: Sequence[Voter]) -> tuple[int, tuple[str, ...] 
     if isinstance(labels, str):
         raise InputError("labels", "must be several names, or their number", labels)
     if not isinstance(labels, Sequence):
-        return whole("labels", labels), None
+        return whole("labels", labels)
     names = tuple(str(name).strip() for name in labels)
     check_names(names, len(names), "label", "labels")
-    return len(names), names
+    return names
 
 
-def _begun(place: str, *, resume: bool, force: bool) -> Any:
+# -- chunks --------------------------------------------------------------------------------------
+
+
+def _usual_chunk(rows: Rows, shape: tuple[int, int, int]) -> int:
+    """Return how many queries of a chunk suit readers and workers: public sizes decide."""
+    queries, voters, labels = shape
+    limit = min(block_queries(voters, labels), int(_BYTES / max(1.0, rows.row_bytes)))
+    share = queries * -(-voters // _GROUP) // _CHUNKS
+    return max(1, min(limit, max(_FEW, share), queries))
+
+
+def _zarr() -> Any:
+    try:
+        import zarr
+    except ImportError:
+        raise missing_extra("files", "collecting votes") from None
+    return zarr
+
+
+def _begun(place: str, settings: dict[str, Any], *, resume: bool, force: bool) -> Any:
     """Return the array that is gone on with; None to begin, where nothing is in the way."""
     if resume and force:
         raise InputError("resume", "cannot be combined with `force`")
@@ -226,179 +238,104 @@ def _begun(place: str, *, resume: bool, force: bool) -> Any:
         rule = f"{place!r} contains no votes collected by privote votes"
         raise InputError("output", rule) from None
     check_written(f"output {place!r}", ours, _FORMAT)
+    for argument, value in settings.items() if resume else ():
+        if ours["settings"].get(argument) != value:
+            rule = "must be the same as when collecting started"
+            raise InputError(argument, rule, None if argument == "voters" else value)
     return array if resume else None
 
 
-def _check_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to go on with anything else than what was begun."""
-    for argument, value in now.items():
-        if before.get(argument) != value:
-            rule = "must be the same as when collecting started"
-            raise InputError(argument, rule, None if argument == "voters" else value)
-
-
-# -- chunks --------------------------------------------------------------------------------------
-
-
-def _cut(rows: Rows, voters: int, labels: int, chunk: Any, group: Any) -> tuple[int, int]:
-    """Return how votes are cut, in queries and voters: as told, or as suits readers and workers."""
-    group = min(voters, _GROUP if group is None else whole("group", group))
-    if chunk is None:
-        limit = min(block_queries(voters, labels), int(_BYTES / max(1.0, rows.row_bytes)))
-        share = rows.count * -(-voters // group) // _CHUNKS
-        chunk = max(1, min(limit, max(_FEW, share)))
-    return min(whole("chunk", chunk), rows.count), group
-
-
-def _zarr() -> Any:
-    try:
-        import zarr
-    except ImportError:
-        raise missing_extra("files", "collecting votes") from None
-    return zarr
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Job:
-    """What is collected, and how it is cut."""
-
-    place: str
-    voters: tuple[Voter, ...]
-    rows: Any
-    labels: int | tuple[str, ...]
-    shape: tuple[int, int, int]
-    bar: Any
-    chunk: int
-    group: int
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What a run that goes on must have alike."""
-        return {
-            "rows": self.rows.digest,
-            "labels": self.labels if isinstance(self.labels, int) else list(self.labels),
-            "threshold": None if self.bar is None else self.bar.tolist(),
-            "chunk": self.chunk,
-            "group": self.group,
-            "voters": [[voter.name, voter.digest] for voter in self.voters],
-        }
-
-    def create(self) -> Any:
-        """Return a new array without chunks, in place of the votes that were there before."""
-        facts: dict[str, Any] = {_OURS: written(_FORMAT) | {"settings": self.settings}}
-        facts["voter_names"] = [voter.name for voter in self.voters]
-        if not isinstance(self.labels, int):
-            facts["label_names"] = list(self.labels)
-        zarr = _zarr()
-        with reached(self.place, "output"):
-            return zarr.create_array(
-                self.place,
-                shape=self.shape,
-                chunks=(self.chunk, self.group, self.shape[2]),
-                dtype=np.bool_,
-                compressors=zarr.codecs.ZstdCodec(level=1, checksum=True),
-                attributes=facts,
-                overwrite=True,
-            )
-
-    def tasks(self, array: Any, done: Collection[tuple[int, ...]]) -> Iterator[_Task]:
-        """Yield the chunks that are not done, those of a group of voters together."""
-        claim, count = _claim(array), self.rows.count
-        for column, row in np.ndindex(*array.cdata_shape[1::-1]):
-            if (row, column) not in done:
-                start, first = row * self.chunk, column * self.group
-                yield _Task(
-                    place=self.place,
-                    claim=claim,
-                    rows=self.rows.part(start, min(start + self.chunk, count)),
-                    voters=self.voters[first : first + self.group],
-                    labels=self.labels,
-                    width=self.shape[2],
-                    bar=self.bar,
-                    start=start,
-                    first=first,
-                )
+def _created(place: str, settings: dict[str, Any], shape: tuple[int, int, int]) -> Any:
+    """Return a new array without chunks, in place of the votes that were there before."""
+    facts: dict[str, Any] = {_OURS: written(_FORMAT) | {"settings": settings}}
+    facts["voter_names"] = [name for name, _ in settings["voters"]]
+    if isinstance(settings["labels"], list):
+        facts["label_names"] = settings["labels"]
+    zarr = _zarr()
+    with reached(place, "output"):
+        return zarr.create_array(
+            place,
+            shape=shape,
+            chunks=(min(settings["chunk"], shape[0]), min(_GROUP, shape[1]), shape[2]),
+            dtype=np.bool_,
+            compressors=zarr.codecs.ZstdCodec(level=1, checksum=True),
+            attributes=facts,
+            overwrite=True,
+        )
 
 
 def _done(array: Any, place: str) -> set[tuple[int, ...]]:
-    """Return the chunks that are there as a whole."""
+    """Return the chunks that are there."""
     files, key = stored_files(place, "output"), array.metadata.encode_chunk_key
-
-    def sound(at: tuple[int, ...]) -> bool:
-        try:
-            array.get_block_selection((*at, 0))
-        except Exception:  # zarr's, or a codec's
-            return False
-        return True
-
-    chunks = np.ndindex(*array.cdata_shape[:2])
-    return {at for at in chunks if key((*at, 0)) in files and sound(at)}
+    return {at for at in np.ndindex(*array.cdata_shape[:2]) if key((*at, 0)) in files}
 
 
-def _claim(array: Any) -> str:
-    """Return the digest of what is collected.
+def _write(place: str, settings: dict[str, Any], rows: slice, first: int, votes: Bits) -> None:
+    """Write a chunk, unless another run has begun to collect other votes in its place."""
+    zarr = _zarr()
+    with reached(place, "output"):
+        with zarr.config.set({"array.write_empty_chunks": True}):
+            array = zarr.open_array(place, mode="r+")
+        if array.attrs[_OURS]["settings"] != settings:
+            raise InputError("output", f"{place!r} is now used by another run")
+        array[rows, first : first + votes.shape[1]] = votes
 
-    A worker may outlive a run that was killed; it must not write into the votes of another one.
-    """
-    return hashlib.sha256(json.dumps(array.attrs[_OURS], sort_keys=True).encode()).hexdigest()
 
+class Task(NamedTuple):
+    """A chunk as it is sent to a worker: its first query and voter, its rows and voters."""
 
-@dataclass(frozen=True, kw_only=True)
-class _Task:
-    """One chunk, as it is sent to a worker: its rows, its voters, and the first of each."""
-
-    place: str
-    claim: str
-    rows: Any
-    voters: tuple[Voter, ...]
-    labels: int | tuple[str, ...]
-    width: int
-    bar: Any
     start: int
     first: int
+    rows: Any
+    voters: tuple[Voter, ...]
 
 
-def _cast(task: _Task) -> None:
-    """Ask the voters of a chunk about its rows, and write what they say: the work sent away."""
-    rows, labels = count_rows(task.rows), task.width
-    votes = np.empty((rows, len(task.voters), labels), np.bool_)
+def _tasks(
+    array: Any, done: set[tuple[int, ...]], rows: Rows, voters: tuple[Voter, ...]
+) -> Iterator[Task]:
+    """Yield the chunks that are not done, those of a group of voters together."""
+    chunk, group, _ = array.chunks
+    for column, row in np.ndindex(*array.cdata_shape[1::-1]):
+        if (row, column) not in done:
+            start, first = row * chunk, column * group
+            part = rows.part(start, min(start + chunk, rows.count))
+            yield Task(start, first, part, voters[first : first + group])
+
+
+def _cast(task: Task, *, labels: int | tuple[str, ...], bar: Any) -> tuple[int, int, Bits]:
+    """Return where a chunk begins, and what its voters say of its rows: the work sent away."""
+    rows, width = count_rows(task.rows), labels if isinstance(labels, int) else len(labels)
+    votes = np.empty((rows, len(task.voters), width), np.bool_)
     with one_thread():
         saved = bool(task.voters[0].place)
         models = _loaded(task.voters) if saved else [voter.function for voter in task.voters]
         for index, (voter, model) in enumerate(zip(task.voters, models, strict=True)):
             try:
-                answer = _answer(model, voter.name, task)
-                votes[:, index] = check_answer(answer, task.start, rows, labels, task.bar)
+                answer = _answer(model, voter.name, task.rows, labels, soft=bar is not None)
+                votes[:, index] = check_answer(answer, task.start, rows, width, bar)
             except Exception as error:  # a model may fail as it likes
                 kind = "" if isinstance(error, PrivoteError) else f"{type(error).__name__}: "
                 why = kind + " ".join(str(error).split())[:300]
                 where = f"{voter.label} on queries {task.start} to {task.start + rows - 1}"
                 sealed = error.sealed if isinstance(error, InputError) else None
                 raise BallotError(f"{where}: {why}", sealed=sealed) from error
-    with reached(task.place, "output"):
-        zarr = _zarr()
-        with zarr.config.set({"array.write_empty_chunks": True}):
-            array = zarr.open_array(task.place, mode="r+")
-        if _claim(array) != task.claim:
-            raise InputError("output", f"{task.place!r} is now used by another run")
-        voters = slice(task.first, task.first + len(task.voters))
-        array[task.start : task.start + rows, voters] = votes
+    return task.start, task.first, votes
 
 
-def _answer(model: Any, voter: str, task: _Task) -> Any:
+def _answer(model: Any, voter: str, rows: Any, labels: int | tuple[str, ...], *, soft: bool) -> Any:
     """Return what a model or a function says of rows: (rows, labels)."""
-    rows, student = task.rows, isinstance(model, SavedStudent)
     if callable(model):
-        return model(voter, rows.columns() if isinstance(rows, Table) else rows)
-    if student and task.labels not in (len(model.label_names), tuple(model.label_names)):
-        requested = shown(task.labels)
-        raise InputError(
-            f"has the labels {shown(model.label_names)}, but {requested} were requested"
-        )
+        return model(voter, rows.columns if isinstance(rows, Table) else rows)
+    if isinstance(model, SavedStudent) and labels not in (
+        len(model.label_names),
+        tuple(model.label_names),
+    ):
+        rule = f"has the labels {shown(model.label_names)}, but {shown(labels)} were requested"
+        raise InputError(rule)
     if isinstance(rows, Table):
         rows = rows.for_model(model)
-    if task.bar is not None:
-        return label_probabilities(model, rows, task.width)
+    if soft:
+        return label_probabilities(model, rows, labels if isinstance(labels, int) else len(labels))
     if not hasattr(model, "predict"):
         raise InputError("has no predict: give `threshold` to turn its probabilities into votes")
     votes = model.predict(rows)
@@ -410,56 +347,45 @@ def _answer(model: Any, voter: str, task: _Task) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Some rows of a table: ``raw`` as they stand in it, and which columns are numbers throughout.
+    """Some rows of a table: ``raw`` as they stand in it, and the columns as voters get them.
 
-    What a voter is given must not depend on where the rows were cut.
+    What a voter is given must not depend on where the rows were cut: a column is floats where all
+    of it holds numbers or gaps.
     """
 
     raw: RawTable
-    numeric: frozenset[str]
+    columns: dict[str, Any]
 
     def __len__(self) -> int:
         return len(self.raw)
 
     def __getitem__(self, rows: slice) -> Table:
-        return Table(self.raw[rows], self.numeric)
-
-    def columns(self) -> dict[str, Any]:
-        """Return the columns by name: floats, or texts and whatever else."""
-        return {
-            name: _floats(cells) if name in self.numeric else cells
-            for name, cells in self.raw.columns.items()
-        }
+        return Table(self.raw[rows], {name: cells[rows] for name, cells in self.columns.items()})
 
     def for_model(self, model: Any) -> Any:
         """Return the rows as a model has learnt from them: a matrix, a frame, or a raw table."""
-        if isinstance(model, SavedStudent):
-            if model.encoder is not None:
-                return self.raw
-            names: Any = model.feature_names
-        else:
-            names = model.feature_names_in_ if hasattr(model, "feature_names_in_") else None
-        raw = self.raw if names is None else self.raw.only([*map(str, names)])
-        columns = Table(raw, self.numeric).columns()
-        if hasattr(model, "feature_names_in_"):
+        if isinstance(model, SavedStudent) and model.encoder is not None:
+            return self.raw
+        framed = hasattr(model, "feature_names_in_")
+        names = model.feature_names_in_ if framed else getattr(model, "feature_names", None)
+        listed = [*self.columns] if names is None else [*self.raw.only([*map(str, names)]).columns]
+        if framed:
             import pandas as pd
 
-            return pd.DataFrame(columns)
-        for name in columns:
-            if name not in self.numeric:
-                raise InputError(
-                    f"{raw.name}: column {name!r:.60} must contain numbers, like every feature of "
-                    "a model"
-                )
-        return np.stack([*columns.values()], axis=1)
+            return pd.DataFrame({name: self.columns[name] for name in listed})
+        for name in listed:
+            if self.columns[name].dtype != float:
+                where = f"{self.raw.name}: column {name!r:.60}"
+                raise InputError(f"{where} must contain numbers, like every feature of a model")
+        return np.stack([self.columns[name] for name in listed], axis=1)
 
 
-def _floats(cells: npt.NDArray[Any]) -> Floats | None:
-    """Return a column as numbers, NaN for a gap; None if a cell is none."""
+def _floats(cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a column as numbers, NaN for a gap; as it is if a cell is none."""
     try:
         return np.array([number(cell) for cell in cells.tolist()], float)
     except (TypeError, ValueError, OverflowError):
-        return None
+        return cells
 
 
 @dataclass(frozen=True, eq=False)
@@ -499,10 +425,8 @@ def open_rows(rows: Any) -> Rows:
         digest = _file_digest(file)  # before anything is read
     if suffix in TABLES or is_frame(rows) or isinstance(rows, dict) or is_records(rows):
         raw = open_table(file or rows, "rows", public=True)
-        numeric = frozenset(
-            name for name, cells in raw.columns.items() if _floats(cells) is not None
-        )
-        table, digest = Table(raw, numeric), digest or joblib.hash([*raw.columns.items()])
+        table = Table(raw, {name: _floats(cells) for name, cells in raw.columns.items()})
+        digest = digest or joblib.hash([*raw.columns.items()])
         opened = Rows(table, len(raw), 8 * len(raw.columns), digest, file)
     else:
         array = _array(file, suffix) if file else rows
@@ -630,20 +554,19 @@ class Named:
         """Ask the function."""
         return self.function()(voter, rows)
 
-    def function(self) -> Function:
+    def function(self) -> Any:
         """Return the function itself."""
-        module, _, attributes = self.name.partition(":")
         if self.folder not in sys.path and os.path.isdir(self.folder):
             sys.path.append(self.folder)
         try:
-            function: Any = reduce(getattr, attributes.split("."), import_module(module))
+            function: Any = resolve_name(self.name)
         except Exception as error:  # somebody else's module may fail as it likes
             text = " ".join(str(error).split())[:200]
             raise InputError("voters", f"{self.name!r:.100} cannot be imported: {text}") from None
         if not callable(function):
             rule = f"{self.name!r:.100} must be a function, not {shown(function)}"
             raise InputError("voters", rule)
-        return function  # type: ignore[no-any-return]
+        return function
 
 
 def _function_digest(function: Any) -> str:

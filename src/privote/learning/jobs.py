@@ -31,6 +31,7 @@ from .scoring import Holdout, Score, cells_of, drawn, people, request_of
 from .texts import AUTO, MINILM, WORDS, TextNetwork
 
 FIGURES = ("ACC", "BAC", "AUC", "MAP")
+_TOLD = 5.0  # ones to expect from which on it can be told that they are not there
 SCENE_SIDE = 16  # pixels
 STUDENTS = ("logistic", "mixmatch", *IMAGE_NETWORKS)
 Progress = Callable[[str, int, int], None]
@@ -220,11 +221,22 @@ class Outcome:
         """How many public rows were labelled."""
         return 0 if self.public_rows is None else len(self.public_rows)
 
+    @property
+    def scarce(self) -> tuple[str, ...]:
+        """Names of labels with less than a tenth of the ones that tallies say there are."""
+        if self.release is None or self.release.tallies is None:
+            return ()
+        assert self.fitted.shares_ is not None
+        ones, due = (self.release.labels == 1).sum(axis=0), self.fitted.shares_ * self.rows
+        few = np.flatnonzero((due >= _TOLD) & (ones < due / 10))
+        return tuple(self.label_names[label] for label in few)
+
     def facts(self) -> dict[str, Any]:
         """Return everything that may be published as plain values, for JSON."""
         return {
             "method": self.fitted.method_,
             "reasons": list(self.fitted.reasons_),
+            "embeddings": list(self.fitted.embeddings_),
             "expected": list(expected(self.fitted.numbers_, self.fitted.method_)),
             "guarantee": self.guarantee.facts(),
             "release": None if self.release is None else self.release.facts(),

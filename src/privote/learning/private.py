@@ -99,6 +99,9 @@ class PrivateClassifier(Shown, LabelClassifier):
         The fitted model, on rows of numbers; with its thresholds.
     encoder_
         What turns rows of a table, or pictures, into numbers; None if rows were numbers.
+    embeddings_
+        What rows go through before they are learnt from, in order: public networks, then a public
+        map such as ``"pca:64"``.
     guarantee_
         The :class:`privote.guarantees.Guarantee` of what was released.
     release_
@@ -333,6 +336,16 @@ class PrivateClassifier(Shown, LabelClassifier):
         table = isinstance(self.encoder_, TableEncoder) and self.encoder_.differs_in_kind
         return embedding_for(X_public, *size, scaled=voters or table)
 
+    def _goes_through(self, embedding: Any) -> None:
+        """Note what rows go through."""
+        networks: list[str] = []
+        if isinstance(self.encoder_, TableEncoder):
+            networks = [net.to_plain()["network"] for net in self.encoder_.networks_.values()]
+        elif self.encoder_ is not None and self.encoder_.network != PIXELS:
+            networks = [self.encoder_.network]
+        named = [embedding] if isinstance(embedding, str) and embedding != AUTO else []
+        self.embeddings_ = (*dict.fromkeys(networks), *named)
+
     def _by_votes(self, rows: Records, delivery: Delivery) -> None:
         settings = dict(self.settings or {})
         _name_network(settings)
@@ -342,6 +355,7 @@ class PrivateClassifier(Shown, LabelClassifier):
         if isinstance(rule, str) and rule == AUTO:
             rule = self._embedding(rows.public, voters=True)
         mapping = fit_embedding(rule, rows.public)
+        self._goes_through(rule)
         # Whoever names an electorate goes on with its allowance, and with its settings.
         settled = "mechanism" in settings or delivery.electorate is not None
         if self.method_ == "teachers" and not settled:
@@ -384,6 +398,7 @@ class PrivateClassifier(Shown, LabelClassifier):
                 settings["normalise"] = "imagenet"
         elif public is not None and settings.get("embedding", AUTO) == AUTO:
             settings["embedding"] = self._embedding(public, voters=False)
+        self._goes_through(settings.get("embedding"))
         settings |= {"seed": delivery.seed, "progress": partial(delivery.say, "training")}
         model = _DIRECT[self.method_](epsilon=self.epsilon, delta=self.delta, **settings)
 

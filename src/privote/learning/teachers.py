@@ -162,7 +162,7 @@ def _train_parts(
     # Fast teachers spend their time in products that let other threads run.
     with one_thread():
         how: dict[str, Any] = {"n_jobs": n_jobs, "prefer": "threads" if fast else None}
-        for group in each(partial(_learn, model), batches, at_once=1, **how):
+        for group in each(partial(_learn, model), batches, **how):
             teachers += group
             if progress is not None:
                 progress(len(teachers), count)

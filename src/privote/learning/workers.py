@@ -1,24 +1,18 @@
-"""Workers: the same calls in this process, in others, or on other machines, through joblib.
-
-Whoever hands out work says what is to be done and gets the results in order; where it is done is
-up to joblib: processes of this machine (loky), or a cluster (Dask, Ray) that runs already.
-"""
+"""Workers: the same calls in this process, in others, or on other machines, through joblib."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import BrokenExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, partial
 from itertools import islice
 from typing import Any, TypeVar
 
 from ..errors import InputError, PrivoteError, missing_extra, shown, whole
 
-BACKENDS = ("loky", "dask", "ray")
-_ROUND = 8  # calls a worker gets at once where results cannot be had one by one
-_SHARES = 4  # in which it gets them: joblib's own guess may leave all to one worker
-# What backends raise when a worker is gone, by name: none of them need be installed.
-_LOSSES = ("BrokenExecutor", "KilledWorker", "RayActorError", "WorkerCrashedError")
+CLUSTERS = ("dask", "ray")
+_ROUND = 4  # calls for each worker before more are asked for: what waits takes memory
 
 Given = TypeVar("Given")
 Result = TypeVar("Result")
@@ -28,34 +22,30 @@ class WorkerLostError(PrivoteError):
     """A worker died in the middle of its work, which may be done again."""
 
 
-@contextmanager
 def on_workers(
     backend: str | None = None, count: int | None = None, address: str | None = None
-) -> Iterator[None]:
-    """Let :func:`each` work in so many processes, or on a cluster, while the block runs.
+) -> AbstractContextManager[Any]:
+    """Return the block in which :func:`each` works in so many processes, or on a cluster.
 
     Parameters
     ----------
-    backend
-        "loky", "dask" or "ray"; None: whatever ``joblib.parallel_config`` says.
+    backend, address
+        As for ``joblib.parallel_config``: "loky", "dask" or "ray", and the scheduler of a cluster.
+        None: what is configured already, and the Dask client or the Ray of this process.
     count
         How many workers; None: one, or on a cluster as many as it has; -1: as many as there are.
-    address
-        Of the scheduler of a cluster; without one, the Dask client or the Ray of this process.
     """
-    if backend not in (None, *BACKENDS):
-        raise InputError("backend", f"must be one of {', '.join(BACKENDS)}", backend)
-    cluster = backend in ("dask", "ray")
+    cluster = backend in CLUSTERS
     if address is not None and not cluster:
         raise InputError("address", "needs `backend=dask` or `backend=ray`")
     if count not in (None, -1):
         whole("workers", count)
     if count is None and backend is None:
-        yield
-        return
+        return nullcontext()
     from joblib import parallel_config
 
     how: dict[str, Any] = {"n_jobs": count or (-1 if cluster else 1)}
+    how |= {} if backend is None else {"backend": backend}
     try:
         if backend == "ray":
             import ray
@@ -66,14 +56,14 @@ def on_workers(
                 ray.init(address=address, log_to_driver=False)
         elif address is not None:
             how["scheduler_host"] = address
-        config = parallel_config(**how) if backend is None else parallel_config(backend, **how)
+        config: AbstractContextManager[Any] = parallel_config(**how)
+        return config
     except ImportError:
         raise missing_extra(str(backend), f"working on {str(backend).title()}") from None
     except Exception as error:  # each library has its own tree
-        why = shown(" ".join(str(error).split()))
-        raise InputError("address", f"leads to no scheduler: {why}", address) from None
-    with config:
-        yield
+        argument = "backend" if address is None else "address"
+        rule = f"cannot be used: {' '.join(str(error).split())[:200]}"
+        raise InputError(argument, rule, backend if address is None else address) from None
 
 
 def each(
@@ -82,14 +72,8 @@ def each(
     *,
     n_jobs: int | None = None,
     prefer: str | None = None,
-    at_once: int = _ROUND,
 ) -> Iterator[Result]:
     """Yield ``work`` of everything given, in order; what is due later is not asked for yet.
-
-    Parameters
-    ----------
-    at_once
-        How many calls each worker gets before the next ones are asked for.
 
     Raises
     ------
@@ -99,17 +83,19 @@ def each(
     # Imported here because it takes a second that other uses of the package should not pay.
     from joblib import Parallel, delayed, effective_n_jobs
 
-    workers = max(1, int(effective_n_jobs(n_jobs)))
-    call = work if workers < 2 else partial(_inside, work)
-    calls, size = iter(given), at_once * workers if workers > 1 else 1
-    batch = max(1, at_once // _SHARES)
-    with Parallel(n_jobs, prefer=prefer, pre_dispatch="all", batch_size=batch) as pool:
-        # Asked for outside of `_losses`: what fails there is no worker's loss.
-        while chunk := [*islice(calls, size)]:
-            with _losses():
-                results = pool(delayed(call)(call_input) for call_input in chunk)
+    workers = int(effective_n_jobs(n_jobs))
+    if workers < 2:
+        yield from map(work, given)
+        return
+    calls, call = iter(given), delayed(partial(_inside, work))
+    with Parallel(n_jobs, prefer=prefer, batch_size=1) as pool:
+        while some := [*islice(calls, _ROUND * workers)]:
+            try:
+                results = pool(map(call, some))
+            except BrokenExecutor as error:
+                text = shown(" ".join(str(error).split()))
+                raise WorkerLostError(f"a worker died: {text}") from error
             yield from results
-            del results
 
 
 def _inside(work: Callable[[Given], Result], one: Given) -> Result:
@@ -118,17 +104,6 @@ def _inside(work: Callable[[Given], Result], one: Given) -> Result:
 
     with parallel_config("threading"):
         return work(one)
-
-
-@contextmanager
-def _losses() -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        if any(kind.__name__ in _LOSSES for kind in type(error).__mro__):
-            text = shown(" ".join(str(error).split()))
-            raise WorkerLostError(f"a worker died: {text}") from error
-        raise
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import numpy as np
 
 from privote.guarantees import OWNER_ONLY, PERSON, Fact
 from privote.learning.jobs import Judgement, Outcome
-from privote.learning.methods import LITTLE, doubts_of, evidence, expected, kept
+from privote.learning.methods import LITTLE, VOTERS, doubts_of, evidence, expected, kept_in_words
 from privote.learning.pictures import PictureEncoder
 from privote.learning.scoring import Score
 from privote.release import expected as expected_of
@@ -49,9 +49,10 @@ def training_bill(outcome: Outcome, output: Path) -> dict[str, str]:
     known = " ".join(doubts_of(fitted.numbers_) or expected(fitted.numbers_, fitted.method_))
     if outcome.release is not None:
         known = f"of the labels that it learnt from: {expected_of(outcome.release)}"
+    looks = f"; rows go through {', then '.join(fitted.embeddings_)}" if fitted.embeddings_ else ""
     return bill(
         outcome.guarantee,
-        result=f"{_HOW[fitted.method_]}: {many}, {fitted.numbers_.protected}",
+        result=f"{_HOW[fitted.method_]}: {many}, {fitted.numbers_.protected}{looks}",
         quality=figures or known or "nothing public tells: give --test rows",
         following=f"privote predict {output / MODEL} ROWS --output FILE.csv",
         target=fitted.epsilon,
@@ -167,7 +168,8 @@ def _expected(outcome: Outcome) -> Section:
     table = TableBlock(
         caption="How many records are expected to carry each label, estimated from the release "
         "(noise included); what share of its AUC above 0.5 a label that common kept on public data "
-        "sets; and the threshold at which the student says yes to that share of the public rows.",
+        "sets (the middle set, and worst to best); and the threshold at which the student says yes "
+        "to that share of the public rows.",
         rows=rows,
     )
     doubts = doubts_of(fitted.numbers_)  # which stand on top of the page
@@ -181,9 +183,8 @@ def _of_label(outcome: Outcome, share: float | None) -> Mapping[str, Any]:
         return {"records": None}
     numbers = outcome.fitted.numbers_
     row: dict[str, Any] = {"records": round(share * numbers.records)}
-    if outcome.fitted.method_ in ("gradients", "moments"):
-        worst, best = kept(numbers, max(share, 0.0))
-        row["AUC kept"] = f"{worst:.0%} to {best:.0%}"
+    if outcome.fitted.method_ not in VOTERS:
+        row["AUC kept"] = kept_in_words(numbers, max(share, 0.0))
     row["may be lost"] = evidence(numbers, max(share, 0.0)) < LITTLE
     return row
 
