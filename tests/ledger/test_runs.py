@@ -21,8 +21,7 @@ from tests.refusals import refused
 import privote as pv
 from privote.accounting.renyi import DEFAULT_ORDERS
 from privote.errors import ChargedError, CompleteError, StorageError
-from privote.ledger import Budget, Outcome, Request, Run
-from privote.ledger.outbox import Outbox
+from privote.ledger import Budget, Outbox, Outcome, Request, Run
 from privote.ledger.store import LostError
 
 COST = Budget(epsilon=2.0, delta=1e-5)
