@@ -703,7 +703,6 @@ class Electorate:
             Finish an earlier call with the same arguments and ledger that did not return.
         """
         ballots = Ballots.of(votes)
-        ballots.check()
         if ballots.labels != self.labels:
             raise InputError("votes", f"must have {self.labels} labels, got {ballots.labels}")
         names = self._present(ballots, voter_ids)
