@@ -362,20 +362,16 @@ def _of_facts(
 
 def headline(release: Release) -> str:
     """Return the first line of every report: queries answered, expected quality, epsilon, delta."""
-    answered = of_asked(release)
-    queries = f"{answered} queries"
-    if answered == f"{release.answered}":
-        queries = plural(release.answered, "query")
     cost = "sealed" if release.epsilon is None else rounded_up(release.epsilon, 4)
     quality = f"; {expected(release)}" if isinstance(release.guarantee.terms, Learnt) else ""
-    return f"{queries}{quality}; epsilon {cost}, delta {rounded_up(release.delta)}"
+    return f"{queries_of(release)}{quality}; epsilon {cost}, delta {rounded_up(release.delta)}"
 
 
-def of_asked(release: Release) -> str:
+def queries_of(release: Release) -> str:
     """Say how many queries were answered, and of how many if not all were."""
     if release.asked is not None and release.asked > release.answered:
-        return f"{release.answered} of {release.asked}"
-    return f"{release.answered}"
+        return f"{release.answered:,} of {plural(release.asked, 'query')}"
+    return plural(release.answered, "query")
 
 
 def expected(release: Release) -> str:
@@ -407,7 +403,7 @@ def rows_of(release: Release) -> list[Fact]:
     told = release.forecast
     digests = digest_of(release.labels)
     rows: list[tuple[str, str, str | None, bool]] = [
-        ("answered", "queries answered", of_asked(release), True),
+        ("answered", "answered", queries_of(release), True),
         ("labels", "labels per query", f"{release.labels.shape[1]:,}", True),
         ("voters", "voters", f"{release.guarantee.voters:,}", True),
         (
