@@ -235,3 +235,14 @@ def test_rows_help_also_where_the_budget_ends_before_the_queries() -> None:
     assert 50 < release.answered < 300
     again = pv.decide(release, rows=rows[: release.answered])
     assert np.array_equal(release.labels, again.labels)
+
+
+def test_the_longest_name_of_a_data_set_leaves_room_for_what_was_drawn(tmp_path: Path) -> None:
+    """What does not fit is noticed after the charge, and its length would tell of a draw."""
+    votes = np.random.default_rng(0).random((300, 60, 3)) < 0.2
+    asked: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-5, "ledger": tmp_path / "a.ledger"}
+    name = "\U0001f600" + 997 * " " + "b\U0001f600"
+    longest = (1000 * "\U0001f600", 999 * "\x01" + "a", 1000 * '"')
+    for dataset in (*longest, name, "\U0001f600 b\U0001f600"):
+        release = pv.label(votes, dataset=dataset, budget=8.0, **asked)
+        assert release.guarantee.standing is not None

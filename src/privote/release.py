@@ -96,6 +96,13 @@ def decide(release: Release, by: str | float = "likely", rows: Any = None) -> Re
     )
 
 
+def follows(release: Release) -> bool:
+    """Return whether labels are as the rule has them, where released tallies alone decide."""
+    if release.tallies is None or release.processed or release._chances is not None:
+        return True  # drawn themselves; or made of more than tallies, as the release says
+    return np.array_equal(decide(release, release.decided).labels, release.labels)
+
+
 def evidence_of(release: Release, rows: Any) -> Posterior | None:
     """Return what all released tallies say together; None for mechanisms that release labels."""
     guarantee, tallies = release.guarantee, release.tallies

@@ -108,6 +108,24 @@ def test_releases_that_were_saved(path: Path, guarantee: str, outcome: Outcome) 
     outcome.of(f"forged labels and statements ({guarantee})", found)
 
 
+def test_labels_that_released_tallies_do_not_say(path: Path, outcome: Outcome) -> None:
+    """Tallies are what was drawn; whoever turns labels and digests over has them from nowhere."""
+    file, found = path.with_name("r.npz"), []
+    votes = np.random.default_rng(0).random((300, 100, 4)) < 0.3
+    for rule in ("likely", "f1", 0.7):
+        release = pv.decide(
+            pv.label(votes, epsilon=8, delta=1e-5, ledger=path, dataset=f"{rule}"), rule
+        )
+        release.save(file)
+        assert check(file, path)
+        labels = 1 - release.labels
+        forged = signed(replace(release, labels=labels).facts())
+        write(file, labels=labels, tallies=release.tallies, facts=forged)
+        assert pv.Release.load(file).guarantee.drawn == release.guarantee.drawn
+        found.append(check(file, path))
+    outcome.of("labels turned over beside genuine tallies", found)
+
+
 def test_the_digest_is_of_numbers_not_of_their_layout() -> None:
     labels = np.array([[0, 1, -1], [1, 1, 0]], np.int8)
     assert digest_of(labels) == digest_of(np.asfortranarray(labels)) == digest_of(labels[::1])

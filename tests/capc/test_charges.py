@@ -69,6 +69,11 @@ def test_a_batch_is_charged_and_committed_once() -> None:
     some.ledger.abandon(open_run)
     with refused(None, pv.BudgetError):
         some.state("b" * 64)
+    before = some.ledger.published()
+    assert not some.commit("b" * 64, "digest")  # so that the guardian keeps its share
+    assert not some.commit("c" * 64, "digest")
+    assert some.commit("a" * 64, "digest")
+    assert some.ledger.published() == before
 
 
 @pytest.mark.parametrize("mechanism", [pv.BinaryVoting(sigma=3.0), TAU], ids=["binary", "tau"])

@@ -13,6 +13,7 @@ from tests.refusals import refused
 import privote as pv
 from privote.capc import messages as m
 from privote.capc.charges import Prices
+from privote.capc.messages import decode
 from privote.capc.programs import AllowanceProgram
 from privote.capc.terms import Terms
 
@@ -261,6 +262,29 @@ def test_calls_that_break_a_rule_are_refused_and_charge_nothing() -> None:
     refuses("q0", "pg", m.Decide(at, grant.run, ("p0", "p1")))  # once
     refuses("p2", "pg", m.Masks(at, grant.run, "q0", 2, words))  # too late
     refuses("q1", "pg", m.Done(at, grant.run))
+
+
+def test_of_a_batch_that_is_abandoned_nothing_leaves() -> None:
+    """Also where it is decided, and only its commit is due."""
+    replies, rows = list[m.Message](), identity(4, 4)
+
+    def post(envelope: Any) -> Any:
+        message = decode(envelope.data)
+        replies.append(message)
+        for number, batch in run.ledger.state.runs.items():
+            if isinstance(message, m.Done) and batch.status == "open":
+                run.ledger.abandon(number)
+        return envelope
+
+    run = simulation(terms_of(), np.ones((4, 3, 2)), post=post)
+    with refused(None, pv.errors.ChargedError):
+        run.ask("q0", rows)
+    with refused(None, pv.BudgetError):
+        run.ask("q0", rows)
+    assert any(isinstance(each, m.DecisionReady) for each in replies)
+    assert not any(isinstance(each, m.OutcomeShare) for each in replies)
+    assert [each.status for each in run.ledger.state.runs.values()] == ["abandoned"]
+    assert run.ledger.verify().ok
 
 
 @pytest.mark.parametrize(

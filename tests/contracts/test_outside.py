@@ -92,6 +92,14 @@ def test_what_is_no_distribution_is_refused_before_it_is_charged(tmp_path: Path)
     ledger.close()
 
 
+def test_nothing_is_said_of_noise_that_only_the_author_knows() -> None:
+    made = [
+        pv.label(VOTES, mechanism=mechanism, **BUDGET).guarantee.rows()
+        for mechanism in (LAPLACE, pv.BinaryVoting(sigma=9.0))
+    ]
+    assert ["sigma" in {row.key for row in rows} for rows in made] == [False, True]
+
+
 # -- names -----------------------------------------------------------------------------------------
 
 

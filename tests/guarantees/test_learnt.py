@@ -126,6 +126,9 @@ def test_months_go_on_with_one_charge(tmp_path: Path) -> None:
         assert guarantee.allowance == first.guarantee.allowance
         assert isinstance(guarantee.terms, Learnt)
         assert guarantee.terms.planned == 60
+    standings = [each.guarantee.standing for each in (first, second)]
+    opener = standings[0].entry if standings[0] else None
+    assert [(of.new, of.continues) for of in standings if of] == [(True, None), (False, opener)]
     assert [each.guarantee.answered_total for each in (first, second)] == [20, 50]
     ledger = pv.Ledger.open(path, readonly=True)
     assert ledger.standing()[0]["used"] == 8.0

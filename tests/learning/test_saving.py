@@ -117,7 +117,7 @@ def archive(folder, facts, content=b""):
     path = folder / "h.student"
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("facts.json", facts)
-        for member in ("student.skops", "student.npz"):
+        for member in ("student.skops", "student.safetensors"):
             file.writestr(member, content)
     return path
 

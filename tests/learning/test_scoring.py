@@ -14,7 +14,8 @@ import privote as pv
 from privote.datasets import MultiLabelData
 from privote.errors import CompleteError
 from privote.learning.jobs import Job, Outcome, trained
-from privote.learning.scoring import Holdout, cells_of
+from privote.learning.rows import label_probabilities
+from privote.learning.scoring import Holdout, answers, cells_of
 from privote.ledger import Account, Ledger, Run
 
 RNG = np.random.default_rng(0)
@@ -34,7 +35,7 @@ def job(records: Path, ledger: Any = None, **how: Any) -> Job:
     given: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-5, "group_column": "who"} | how
     return Job(
         data=str(records),
-        method="gradients",
+        method=given.pop("method", "gradients"),
         labels=("ill",),
         account=Account(ledger=ledger, dataset="ward"),
         **given,
@@ -65,6 +66,20 @@ def test_replacing_a_person_moves_the_counts_by_no_more_than_is_priced() -> None
         moved = cells_of(Y, predicted, unit) - cells_of(other, otherwise, unit)
         farthest = max(farthest, float(np.linalg.norm(moved)))
     assert farthest == pytest.approx(np.sqrt(2 * labels))
+
+
+@pytest.mark.parametrize("method", ["gradients", "moments"])
+def test_what_is_said_of_a_record_does_not_depend_on_how_many_others_there_are(method: str) -> None:
+    """Also at a threshold: a person's number of rows would turn all records that are like it."""
+    X, public = RNG.normal(size=(400, 94)), RNG.normal(size=(300, 94))
+    Y = (X[:, :2] > 0).astype(np.int8)
+    model = pv.PrivateClassifier(method, epsilon=8.0, settings={"embedding": None})
+    model.fit(X, Y, public, seed=0)
+    for row in X[:6]:
+        rows = np.tile(row, (1030, 1))
+        model.thresholds_ = label_probabilities(model.student_, rows, 2).max(axis=0)
+        said = [answers(model, rows[:many]) for many in (1, 2, 4, 7, 1023, 1030)]
+        assert len(np.unique(np.concatenate(said), axis=0)) == 1
 
 
 def test_sides_are_of_one_size_secret_and_the_same_for_a_ledger(tmp_path: Path) -> None:
@@ -162,3 +177,17 @@ def test_refused(argument: str, how: dict[str, Any], records: Path) -> None:
         Holdout(share=1.0)
     with refused("score", pv.InputError):
         Holdout(share=0.5, epsilon=0.0)
+
+
+def test_a_score_does_not_add_up_with_what_holds_for_these_data_only(records: Path) -> None:
+    conditional = {"guarantee": "data-dependent", "queries": 10}
+    with refused("score", value=1.0):
+        job(
+            records,
+            holdout=Holdout(share=0.3, epsilon=1.0),
+            method="teachers",
+            settings=conditional,
+        )
+    assert (
+        job(records, holdout=Holdout(share=0.3), method="teachers", settings=conditional).score == 0
+    )

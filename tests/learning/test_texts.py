@@ -17,6 +17,7 @@ from tests.refusals import refused
 
 import privote as pv
 from privote.errors import MissingExtraError
+from privote.learning.features import embedded
 from privote.learning.tables import TableEncoder
 from privote.learning.texts import MINILM, WORDS, TextNetwork, _loaded
 
@@ -61,6 +62,20 @@ def test_kept_by_digest_for_the_owner_only(
     assert network.cache is not None
     (file,) = Path(network.cache).iterdir()
     assert file.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("many", [0, 1, 63, 65, 130])
+def test_progress_does_not_tell_how_many_texts_there_are(many: int) -> None:
+    """Gaps of a private column, and rows of a person, are none of anybody's business."""
+    stages: list[tuple[str, int, int]] = []
+    embedded(
+        many,
+        lambda absent: ((absent[at : at + 64], np.zeros((len(absent[at : at + 64]), 1), np.float32))
+                        for at in range(0, len(absent), 64)),
+        cache=None, name=lambda row: b"", stage="reading",
+        progress=lambda *step: stages.append(step),
+    )  # fmt: skip
+    assert stages == [("reading", percent, 100) for percent in range(1, 101)]
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ class AuditReport:
         for name, ratio in self.ratios.items():
             lines.append(f"  {name}: largest enumerated/stated {ratio:.9f}")
         if not self.independent:
-            lines.append("  probabilities: the mechanism's own, no textbook has it")
+            lines.append("  probabilities: the mechanism's own; there is no second definition")
         lines.append(f"  rdp_by_voter: smallest enumerated/stated {self.tightness:.9f}")
         for (name, direction), count in self.exceeded.items():
             lines.append(f"  {name} is too small in {count} elections, direction {direction}")

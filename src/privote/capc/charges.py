@@ -135,14 +135,20 @@ class Charges:
             elif state.charges[run.reserved.charge].consumer != querier:
                 raise PeerError("this batch is another querying party's")
 
-    def commit(self, batch: str, outcome: str) -> None:
-        """Enter, once, that a batch is released; ``outcome`` is the digest of this side's share."""
+    def commit(self, batch: str, outcome: str) -> bool:
+        """Enter, once, that a batch is released; return whether it is: not one that was abandoned.
+
+        ``outcome`` is the digest of this side's share.
+        """
         with self.ledger.transaction() as state:
             run = state.latest(batch)
-            if run is not None and run.commit is None and not run.finished:
+            if run is None:
+                return False
+            if run.commit is None and not run.finished:
                 number, holder = run.number, run.holder
                 self.ledger.append(Committed(run=number, holder=holder, drawn=outcome))
                 self.ledger.append(Delivered(run=number, holder=holder))
+            return run.commit is not None
 
     def _charge(self, state: LedgerState, party: str, querier: str, queries: int) -> int:
         """Charge one party, or find its allowance, which is charged once; return the entry."""

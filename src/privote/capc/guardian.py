@@ -167,7 +167,8 @@ class PrivacyGuardian(Party):
         if decision is None:
             raise m.Undecided(f"run {done.run} is not decided here: the batch is decided anew")
         batch, pad = decision
-        self._charges.commit(batch, sha256(pad.tobytes()).hexdigest())
+        if not self._charges.commit(batch, sha256(pad.tobytes()).hexdigest()):
+            raise m.Undecided(f"run {done.run} was abandoned here: nothing of it is released")
         self._journal.commit(batch)
         self._runs.pop(done.run, None)
         return m.OutcomeShare(pad)

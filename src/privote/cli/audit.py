@@ -117,7 +117,7 @@ def _show(findings: list[dict[str, Any]], size: dict[str, int]) -> None:
         caption="Above 1 a guarantee is broken; 1 means that the stated cost is the true one.",
     )
     for name in sorted({row["mechanism"] for row in findings if not row["independent"]}):
-        say(f"{name}: compared with its own probabilities; audit/reference.py does not have it.")
+        say(f"{name}: compared with its own probabilities; there is no second definition of it.")
     broken = [row["summary"] for row in findings if not row["ok"]]
     count = f"{len(broken)} of {len(findings)} audits found a violation."
     say("\n".join([*broken, count if broken else "All audits passed."]))

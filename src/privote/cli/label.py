@@ -148,10 +148,12 @@ def label(
     with working(f"reading {Path(votes).name}"):
         labelling, shape, voters = _labelling(ctx.params, account)
     if not resume or dry_run:
-        expected = [] if labelling.outlook is None else [str(labelling.outlook)]
+        outlook = None if labelling.outlook is None else str(labelling.outlook)
+        notes: list[str] = []
         if ledger is not None and mechanism == "auto" and labelling.names is None:
-            expected.append(_BY_PLACE)
-        facts = {"votes": f"Votes: {shape}.", **look(labelling.request(place), account, *expected)}
+            notes.append(_BY_PLACE)
+        facts = look(labelling.request(place), account, *notes, outlook=outlook)
+        facts["votes"] = f"Votes: {shape}."
         print_look(facts, stop=dry_run, json=json)
     if dry_run:
         return

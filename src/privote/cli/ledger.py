@@ -224,7 +224,8 @@ def check(
 
     The ledger recorded digests when the run was committed and delivered. A file is compared as it
     is; of a text also its words, and of a saved release also its guarantee, which names what was
-    drawn. What it was turned into later, such as labels decided otherwise, is made of that.
+    drawn. Labels must be those, or follow from the tallies alone. Where only the guarantee is
+    known, names are not vouched for, nor labels decided with rows or post-processed.
 
     Parameters
     ----------
@@ -277,14 +278,15 @@ def _digests(path: Path) -> set[str]:
     """Return the digests by which a ledger may know a file."""
     from privote.files import check_file
     from privote.ledger import digest_of_text
-    from privote.release import Release
+    from privote.release import Release, follows
 
     content = check_file(path, "files").read_bytes()
     digests = {sha256(content).hexdigest()}
     if path.suffix == ".npz":
-        # It loads only if its labels are what these facts say was drawn, or are made of it.
-        facts = jsonlib.dumps(Release.load(path).guarantee.facts(), sort_keys=True)
-        return digests | {digest_of_text(facts)}
+        # It loads only if it has what these facts say was drawn; labels are that, or made of it.
+        release = Release.load(path)
+        facts = jsonlib.dumps(release.guarantee.facts(), sort_keys=True)
+        return digests | ({digest_of_text(facts)} if follows(release) else set())
     try:
         return digests | {digest_of_text(content.decode())}
     except UnicodeDecodeError:
@@ -462,6 +464,8 @@ def restore(
         verified = Ledger.restore(backup, place, replace=replace)
     if not verified.ok:
         raise LedgerError(f"{place.shown!r} is restored, but: {'; '.join(verified.problems)}")
-    use = "it takes the original's place" if replace else "a copy to read: it cannot be charged"
+    use = "it takes the original's place" if replace else "read-only: nothing can be charged to it"
     facts = {"ledger": place.shown, "entries": verified.entries, "head": verified.head, "use": use}
-    print_result(facts, json=json, title="Restored: charges made after the backup are missing")
+    print_result(
+        facts, json=json, title="Restored; charges made after the backup, if any, are missing"
+    )

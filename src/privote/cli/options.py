@@ -185,7 +185,10 @@ def mechanism_of(given: Mapping[str, Any]) -> Mechanism | None:
         raise InputError("--gate-threshold and --gate-sigma must be given together")
     for setting in settings.keys() - {*kind.settings()}:
         owners = [repr(of) for of, other in MECHANISMS.items() if setting in other.settings()]
-        owner = ", ".join(owners) or "of your own"
+        if not owners:
+            has = ", ".join(kind.settings())
+            raise InputError(f"{name!r} has no setting {setting!r}; it has {has}")
+        owner = ", ".join(owners)
         raise InputError(f"{_option(setting)} applies to mechanism {owner}, not to {name!r}")
     for each in fields(kind):
         if each.name not in settings and each.default is each.default_factory is MISSING:

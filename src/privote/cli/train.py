@@ -378,7 +378,9 @@ def _look(job: Job, account: Account, *, stop: bool, json: bool) -> None:
 
     if job.score:
         parts = f"{rounded_up(job.epsilon - job.score)} for the model and {rounded_up(job.score)}"
-        text = f"This run costs epsilon {parts} for its score, charged one after the other."
+        text = (
+            f"This run costs epsilon {parts} for its score. They are charged one after the other."
+        )
         print_look({"cost": text, "expected": []}, stop=stop, json=json)
         return
     cost = Budget(epsilon=job.epsilon, delta=job.delta)
@@ -481,7 +483,7 @@ def _show(outcome: Outcome, output: Path, *, show_sealed: bool, verbose: bool) -
     from privote.guarantees import OWNER_ONLY
     from privote.release import rows_of
     from privote.report.tables import FIGURES_MEAN
-    from privote.report.training import MEASURED, OWNERS, training_bill
+    from privote.report.training import OWNERS, measured, training_bill
 
     release = outcome.release
     rows = outcome.guarantee.rows() if release is None else rows_of(release)
@@ -491,12 +493,17 @@ def _show(outcome: Outcome, output: Path, *, show_sealed: bool, verbose: bool) -
         title = "On the test rows, which are public"
         print_table(outcome.figures, title=title, caption=FIGURES_MEAN)
     if outcome.score is not None:
-        print_table(outcome.score.rows(), title="Measured, and released", caption=MEASURED)
+        print_table(
+            outcome.score.rows(), title="Measured, and released", caption=measured(outcome.score)
+        )
     if outcome.sealed and show_sealed:
         title = f"{OWNER_ONLY.capitalize()}: test rows, not covered by epsilon and delta"
         print_table(outcome.sealed, title=title, caption=FIGURES_MEAN)
     elif outcome.sealed:
-        say(f"Figures on the test rows are {OWNER_ONLY}, in {OWNERS}; --show-sealed prints them.")
+        which = "held-out" if outcome.job.holdout is not None else "test"
+        say(
+            f"Figures on the {which} rows are {OWNER_ONLY}, in {OWNERS}; --show-sealed prints them."
+        )
 
 
 # -- predictions -----------------------------------------------------------------------------------

@@ -125,8 +125,8 @@ def features_of(rows: RawTable, others: Sequence[str | None]) -> list[str]:
             seem = "look like names of records or persons, but are used as features"
         warnings.warn(
             f"{rows.name}: {columns_in_words(naming)[0]} {seem}. Name the column of the record "
-            "(`id_column`) or the person (`group_column`), so that all records of a person reach "
-            "one voter; or name the `features`",
+            "(`id_column`) or the person (`group_column`), so that a person's records are "
+            "protected together; or name the `features`",
             PrivoteWarning,
             stacklevel=3,
         )

@@ -27,7 +27,7 @@ from ..accounting.renyi import rounded_up
 from ..accounting.sanitize import published_cost_2018
 from ..errors import InputError, finite, plural
 from ..ledger import Standing
-from ..mechanisms import Mechanism
+from ..mechanisms import MECHANISMS, Mechanism
 from ..mechanisms.base import describe
 
 #: Whom a guarantee protects: whatever reaches one voter only.
@@ -198,8 +198,8 @@ class Learnt:
         if not self.learns:
             return f"the noise was set from public numbers only, {queries}"
         return (
-            "the allowance was chosen privately from all votes, and its choice is part of this "
-            f"epsilon (range {rounded_up(self.epsilon0, 4)}); the noise was set from it, {queries}"
+            "the allowance was chosen from all votes, by an exponential mechanism whose epsilon of "
+            f"{rounded_up(self.epsilon0, 4)} is included; the noise was set from it, {queries}"
         )
 
 
@@ -395,17 +395,22 @@ class Guarantee:
         epsilon = "sealed: it depends on the votes"
         if self.epsilon is not None:
             alone = "" if standing is None else "this release alone; "
+            if standing is not None and standing.continues is not None:
+                alone = f"of run {standing.continues} and all that continue it, together; "
             epsilon = f"{rounded_up(self.epsilon)} ({alone}{self.mark}; may be published)"
         if standing is not None and standing.total is not None:
             charged = f"charged to data set {standing.dataset!r}"
             total = f"epsilon {rounded_up(standing.total, 4)} at delta {rounded_up(self.delta)}"
-            total += f": this is the only release {charged}"
             if standing.runs > 1:
-                total = total.partition(": ")[0] + (
-                    f" for all {standing.runs} releases {charged}. They are added up at one Rényi "
-                    "order, fixed with the budget, so after few or small releases this can be more "
+                total += (
+                    f" for all {standing.runs} runs {charged}. They are added up at one Rényi "
+                    "order, fixed with the budget, so after few or small runs this can be more "
                     "than the sum of their epsilons"
                 )
+            elif standing.continues is None:
+                total += f": this is the only run {charged}"
+            else:
+                total += f": run {standing.continues} is the only run {charged}, and paid for this"
         if standing is not None and standing.share is not None:
             raised = ", raised after its first charge" if standing.raised else ""
             used = f"{100 * standing.share:.0f} % used"
@@ -432,7 +437,7 @@ class Guarantee:
         if self.protects == VOTER:
             protected = (
                 f"each of {voters}. {_NEIGHBOURS}. This also protects each person if "
-                "all of a person's records reach only one voter; that was not recorded"
+                "all of a person's records reach only one voter; whether they do was not recorded"
             )
         elif self.kind in GUARANTEES:
             protected += _NEIGHBOURS
@@ -474,7 +479,9 @@ class Guarantee:
         """Say what was released, by which noise, and what is left for later queries."""
         sigma, noise, allowance, later, terms = self.mechanism.get("sigma"), None, None, None, None
         compared = None
-        if sigma is not None and self.kind in GUARANTEES:
+        ours = self.mechanism.get("mechanism", self.mechanism.get("name")) in MECHANISMS
+        # What a mechanism from outside calls sigma need not be a standard deviation.
+        if sigma is not None and ours and self.kind in GUARANTEES:
             noise = f"standard deviation about {sigma:.3g} votes, on counts of up to "
             noise += f"{self.voters:,}"
         if self.allowance is not None:
@@ -496,9 +503,9 @@ class Guarantee:
             compared = self.terms.compared
         if isinstance(self.terms, Learnt) and self.standing is not None:
             more = self.terms.planned - (self.answered_total or 0)
-            later = "none: name the queries of all runs in the first one (plan_for) to pay once"
+            later = f"none: {plural(self.terms.planned, 'query')} planned, and all answered"
             if more:
-                later = f"{plural(more, 'more query')} at no further charge (plan_for)"
+                later = f"{plural(more, 'more query')} paid for, with the same ledger and data set"
         return [
             ("released", "released", self.released, False),
             ("mechanism", "mechanism", describe(dict(self.mechanism)), True),

@@ -42,8 +42,10 @@ def embedded(
     name
         The digest of a row and of what maps it.
     progress
-        Called as ``progress(stage, percent, 100)``: how many rows persons have is private.
+        Called as ``progress(stage, percent, 100)``, once for each percent: how many rows there are,
+        and are kept, is private, and which percents come would tell.
     """
+    told = 0
     with _opened(cache) as store:
         names = [name(row) for row in range(count)] if store else []
         rows = [_read(store, digest) for digest in names] if store else [None] * count
@@ -57,9 +59,17 @@ def embedded(
                 store.executemany("INSERT OR REPLACE INTO features VALUES (?, ?)", new)
                 store.commit()
             done += len(places)
-            if progress is not None:
-                progress(stage, 100 * done // count, 100)
+            told = _tell(progress, stage, told, 100 * done // count)
+    _tell(progress, stage, told, 100)
     return np.stack(rows) if rows else np.zeros((0, 0), np.float32)  # type: ignore[arg-type]
+
+
+def _tell(progress: Progress | None, stage: str, told: int, percent: int) -> int:
+    """Tell of every percent since the last one; return this one."""
+    if progress is not None:
+        for step in range(told, percent):
+            progress(stage, step + 1, 100)
+    return percent
 
 
 @contextmanager

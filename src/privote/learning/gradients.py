@@ -48,8 +48,6 @@ from .workers import one_thread
 _HUGE = 1e30
 _VALUES = 1 << 22  # of persons' gradients at once: 32 MiB
 _FASTEST = 10.0  # beyond, full batches of rows of norm 1 swing instead of settling
-_SPREADS = np.geomspace(1e-6, 1e6, 121)  # of weights, to choose from
-_STEPS = 50  # of Newton's method, each of which moves a logit by about 1 at most
 
 
 class PrivateLinear(PrivateTraining):

@@ -27,7 +27,7 @@ from .networks import IMAGE_NETWORKS, ImageNetwork
 from .noise import Noise
 from .pictures import LITE, PICTURE_NETWORKS, PictureEncoder, is_pictures
 from .private import PrivateClassifier
-from .scoring import Holdout, Score, cells_of, drawn, people, request_of
+from .scoring import Holdout, Score, answers, cells_of, drawn, people, request_of
 from .texts import AUTO, MINILM, WORDS, TextNetwork
 
 FIGURES = ("ACC", "BAC", "AUC", "MAP")
@@ -92,6 +92,9 @@ class Job:
             raise InputError("holdout", "cannot be combined with `test`", self.holdout.share)
         if not 0 <= self.score < self.epsilon:
             rule = f"must be less than `epsilon={self.epsilon}`, of which it is a part"
+            raise InputError("score", rule, self.score)
+        if self.score and self.settings.get("guarantee") == "data-dependent":
+            rule = "cannot be combined with `guarantee=data-dependent`, which adds up with no other"
             raise InputError("score", rule, self.score)
         named = [] if self.electorate is None else ["electorate"]
         check_method(self.method, [*self.settings, *named])
@@ -349,7 +352,7 @@ def _scored(
         seed=job.seed,
         output=output,
     )
-    counts = cells_of(unseen.Y, outcome.fitted.predict(_rows(unseen)), unit)
+    counts = cells_of(unseen.Y, answers(outcome.fitted, _rows(unseen)), unit)
     try:
         with (
             Ledger.at(account.ledger) as ledger,

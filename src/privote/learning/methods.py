@@ -52,6 +52,7 @@ _NETWORKS_TOO = (
 )
 RARE = 0.05  # the share of records that carry a label which a warning speaks of
 LITTLE, ENOUGH = 100.0, 300.0  # evidence of a rare label: below which it may be lost; is kept
+_WEAKEST = 20.0  # epsilon: nobody is advised to take a larger one
 _SHARES = (0.3, RARE, 0.01)  # of the records, that carry a label
 
 _TEACHERS = 50  # for each label, at epsilon 1
@@ -209,7 +210,7 @@ def kept(numbers: Numbers, share: float) -> tuple[float, float, float]:
 def kept_in_words(numbers: Numbers, share: float) -> str:
     """Return the same as one says it: the middle, and the range."""
     worst, middle, best = kept(numbers, share)
-    return f"{middle:.0%} ({worst:.0%} to {best:.0%})"
+    return f"{100 * middle:.0f} % ({100 * worst:.0f} % to {100 * best:.0f} %)"
 
 
 def expected(numbers: Numbers, method: str) -> tuple[str, ...]:
@@ -221,11 +222,12 @@ def expected(numbers: Numbers, method: str) -> tuple[str, ...]:
     if numbers.signal < HOPELESS or method in VOTERS:
         return doubts_of(numbers)
     shares = "; ".join(
-        f"in {share:.0%} of the records {kept_in_words(numbers, share)}" for share in _SHARES
+        f"{kept_in_words(numbers, share)} if {100 * share:.0f} % of the records carry it"
+        for share in _SHARES
     )
     return (
-        "What privacy costs depends on how rare a label is. On eight public data sets, labels kept "
-        "this share of their AUC above 0.5 (the middle data set, and worst to best): "
+        "What privacy costs depends on how rare a label is. On eight public data sets, a label "
+        "kept this share of its AUC above 0.5 (the middle data set, and worst to best): "
         f"{shares}. Labels that are hard to predict without privacy lost most.",
         *([_NETWORKS_TOO] if method == "dpsgd" else []),
         *doubts_of(numbers),
@@ -240,16 +242,19 @@ def doubts_of(numbers: Numbers) -> tuple[str, ...]:
         what = f"{numbers.protected} are too few"
     elif evidence(numbers, RARE) < LITTLE:
         least = ENOUGH / RARE
-        so = f"lost labels that only {RARE:.0%} of the records have and that are hard to predict"
+        rare = f"only {100 * RARE:g} % of the records have"
+        so = f"lost labels that {rare} and that are hard to predict"
         what, aim = f"for rare labels, {numbers.protected} are too few", "for them"
     else:
         return ()
     enough = math.ceil(least * math.sqrt(numbers.labels) / numbers.epsilon)
     budget = least * math.sqrt(numbers.labels) / numbers.records
+    ways = [f"epsilon {rounded_up(budget, 3)}"] if budget <= _WEAKEST else []
+    ways += ["fewer labels"] if numbers.labels > 1 else []
     return (
         f"{what} for {numbers.predicted} at epsilon {rounded_up(numbers.epsilon)}: on public data "
-        f"sets, models with this much noise {so}. {enough:,} would be enough {aim}, or epsilon "
-        f"{rounded_up(budget, 3)}{', or fewer labels' if numbers.labels > 1 else ''}.",
+        f"sets, models with this much noise {so}. "
+        f"{', or '.join([f'{enough:,} would be enough {aim}', *ways])}.",
     )
 
 

@@ -12,7 +12,6 @@ and Valpola 2017).
 from __future__ import annotations
 
 import copy
-import os
 from dataclasses import KW_ONLY, dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -30,7 +29,6 @@ from .networks import (
     build_network,
     check_network,
     last_layer,
-    load_weights,
     masked_loss,
     require_torch,
     seeded,
@@ -38,12 +36,14 @@ from .networks import (
 )
 from .rows import Progress, Targets, check_targets, count_rows, fraction, matching, take_rows
 
-# Settings that are None in a MixMatchClassifier, and how much noise is added to rows.
+# What a MixMatchClassifier takes where its settings are None, and what is no setting.
 _VECTORS = {"weight_decay": 1.0, "mixup": 0.75, "unlabelled_weight": 5.0, "feature_dropout": 0.5}
 _VECTORS |= {"warmup": 0.0, "noise": 0.1}
 _IMAGES = {"weight_decay": 0.05, "mixup": 0.0, "unlabelled_weight": 1.0, "feature_dropout": 0.0}
 _IMAGES |= {"warmup": 0.4, "noise": 0.05}
 
+_BATCH = 64  # labelled rows of a step, and as many unlabelled ones
+_RATE = 2e-3  # of AdamW, at first
 _COPIES = 2  # K: over how many changed copies of a row a guess is averaged
 _TEMPERATURE = 0.7  # T: guesses are sharpened with it
 _RAMP = 0.5  # share of the steps over which the unlabelled loss rises
@@ -61,13 +61,11 @@ class MixMatchClassifier(NetworkClassifier):
         ``"linear"`` or ``"mlp"``; on images ``"smallcnn"``, ``"densenet121"`` or ``"resnet50"``; or
         a function of (shape of a row, labels) that returns a torch module ending in a linear layer.
         None: ``"mlp"``, on images ``"smallcnn"``.
-    weights
-        File with a state dictionary to start from, read without running code.
-    hidden, dropout
-        Of ``"mlp"``: units, and the share of them left out while training.
-    steps, batch_size, learning_rate, weight_decay
-        Of the optimiser (AdamW, cosine schedule); a batch has this many labelled rows, and as many
-        unlabelled ones.
+    hidden
+        Of ``"mlp"``: units, half of which are left out while training.
+    steps
+        Of the optimiser (AdamW, cosine schedule), each of 64 labelled rows and as many unlabelled
+        ones.
     mixup
         α of the Beta distribution of shares; 0 mixes nothing.
     unlabelled_weight
@@ -90,16 +88,12 @@ class MixMatchClassifier(NetworkClassifier):
     """
 
     accepts_soft = True
+    dropout = 0.5
 
     network: Network | None = None
     _: KW_ONLY
-    weights: str | os.PathLike[str] | None = None
     hidden: int = 256
-    dropout: float = 0.5
     steps: int = 1000
-    batch_size: int = 64
-    learning_rate: float = 2e-3
-    weight_decay: float | None = None
     mixup: float | None = None
     unlabelled_weight: float | None = None
     feature_dropout: float | None = None
@@ -141,8 +135,6 @@ class MixMatchClassifier(NetworkClassifier):
                 hidden=self.hidden,
                 dropout=self.dropout,
             )
-            if self.weights is not None:
-                load_weights(network, self.weights)
             training = Training(
                 network,
                 recipe,
@@ -169,19 +161,15 @@ class MixMatchClassifier(NetworkClassifier):
     def _recipe(self, images: bool) -> Recipe:
         if self.network is not None:
             check_network(self.network)
-        chosen = {
-            name: default if getattr(self, name, None) is None else getattr(self, name)
-            for name, default in (_IMAGES if images else _VECTORS).items()
-        }
-        for name in ("steps", "batch_size", "hidden"):
-            whole(name, getattr(self, name))
-        fraction("dropout", self.dropout)
-        positive("learning_rate", self.learning_rate)
-        for name in ("weight_decay", "mixup", "unlabelled_weight"):
-            if chosen[name] != 0:
-                positive(name, chosen[name])
-        fraction("feature_dropout", chosen["feature_dropout"], "[)")
-        return Recipe(**{**self.get_params(deep=False), **chosen})
+        whole("steps", self.steps)
+        whole("hidden", self.hidden)
+        asked = {name: value for name, value in self.get_params().items() if value is not None}
+        recipe = Recipe(**(_IMAGES if images else _VECTORS) | asked)
+        for name in ("mixup", "unlabelled_weight"):
+            if getattr(recipe, name) != 0:
+                positive(name, getattr(recipe, name))
+        fraction("feature_dropout", recipe.feature_dropout, "[)")
+        return recipe
 
 
 # -- one step of it --------------------------------------------------------------------------------
@@ -268,7 +256,7 @@ class Training:
             last_layer(network).bias.copy_(self._torch.logit(self.wanted))
         self.average = copy.deepcopy(network).eval()
         self.optimizer = self._torch.optim.AdamW(
-            network.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
+            network.parameters(), lr=_RATE, weight_decay=recipe.weight_decay
         )
 
     def run(self, progress: Progress | None) -> Any:
@@ -284,14 +272,14 @@ class Training:
 
     def _step(self, step: int) -> None:
         recipe = self.recipe
-        chosen = self.rng.integers(len(self.labelled), size=recipe.batch_size)
+        chosen = self.rng.integers(len(self.labelled), size=_BATCH)
         batch = self._read(self.labelled, chosen)
         inputs = [recipe.changed(batch, self.generator)]
         weights = self.known[chosen]
         targets = [self._filled(batch, self.truth[chosen], weights)]
         weight = recipe.weight(step)
         if weight:
-            unlabelled = self.rng.integers(len(self.unlabelled), size=recipe.batch_size)
+            unlabelled = self.rng.integers(len(self.unlabelled), size=_BATCH)
             unlabelled = self._read(self.unlabelled, unlabelled)
             inputs += [recipe.changed(unlabelled, self.generator) for _ in range(_COPIES)]
             targets += [self._guess(unlabelled)] * _COPIES
@@ -334,7 +322,7 @@ class Training:
     def _descend(self, loss: Any, step: int) -> None:
         for group in self.optimizer.param_groups:
             share = 7 * step / (16 * self.recipe.steps)
-            group["lr"] = self.recipe.learning_rate * float(np.cos(np.pi * share))
+            group["lr"] = _RATE * float(np.cos(np.pi * share))
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()

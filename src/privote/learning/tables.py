@@ -395,8 +395,9 @@ class _Embedded(Column):
     def encode(self, values: list[Any]) -> Features:
         features = np.zeros((len(values), self.width), np.float32)
         there = [row for row, text in enumerate(values) if text is not None]
+        read = self.network.numbers([values[row] for row in there])  # also of none: its progress
         if there:
-            features[there] = self.network.numbers([values[row] for row in there])
+            features[there] = read
         return features
 
     def heads(self) -> list[str]:

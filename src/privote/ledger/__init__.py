@@ -37,6 +37,7 @@ from ..errors import (
     CompleteError,
     InputError,
     LedgerError,
+    PrivoteError,
     PrivoteWarning,
     StorageError,
 )
@@ -979,7 +980,8 @@ class Run:
                 unavailable.__context__ = None
         for outbox in self.ledger.outboxes(self.number):
             outbox.remove()
-        text = str(error) or type(error).__name__
+        # What another library says may quote a vote, or name a private file.
+        text = (isinstance(error, PrivoteError) and str(error)) or type(error).__name__
         raise ChargedError(
             f"run {self.number} failed after it was charged, and is closed: {text.rstrip('.')}. "
             "Nothing was released, and it cannot be resumed",

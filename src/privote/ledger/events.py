@@ -36,6 +36,9 @@ Counts = npt.NDArray[np.int64]
 
 _LARGE = 20.0  # epsilon: the most that the papers use
 _LONGEST = 1000  # characters of a name, which stands in every entry
+# Bytes that it has in words about an outcome: there a dozen times, escaped in 12 bytes or fewer.
+# The ledger's own name counts, which may be longer than the one that was asked for.
+_NAMED = 256 * _LONGEST
 _PARTS = 1000  # runs that are counted at most, to say how many would still fit
 
 
@@ -615,6 +618,8 @@ class Standing:
         Whether nothing was charged before.
     entry, digest
         The reservation in the ledger.
+    continues
+        The run that opened the allowance and was charged for it; None for that run itself.
     """
 
     dataset: str
@@ -628,6 +633,7 @@ class Standing:
     new: bool
     entry: int
     digest: str
+    continues: int | None = None
 
     @classmethod
     def of(cls, state: LedgerState, run: int) -> Standing:
@@ -635,6 +641,7 @@ class Standing:
         charge = state.runs[run].reserved.charge
         scope = state.scopes[state.charges[charge].dataset]
         first = next(n for n, each in state.charges.items() if each.dataset == scope.name)
+        opener = next(n for n, each in state.runs.items() if each.reserved.charge == charge)
         return cls(
             dataset=scope.name,
             budget=scope.budget.epsilon,
@@ -644,9 +651,10 @@ class Standing:
             runs=len(scope.epsilons),
             whole=scope.whole,
             order=scope.budget.filter.order,
-            new=first == charge,
+            new=first == charge and opener == run,
             entry=run,
             digest=state.runs[run].digest,
+            continues=None if opener == run else opener,
         )
 
 
@@ -750,9 +758,9 @@ class Request:
 
     @property
     def size(self) -> int:
-        """How many bytes the outcome has."""
+        """How many bytes the outcome has, and all that is said of it."""
         arrays = (np.dtype(kind).itemsize * int(np.prod(of)) for kind, of in self.layout.values())
-        return self.room + sum(arrays)
+        return self.room + _NAMED + sum(arrays)
 
     def cost_at(self, order: float, epsilon: float | None = None) -> float:
         """Return what the run, or one like it at another epsilon, costs at an order."""
@@ -834,7 +842,8 @@ def authorise(state: LedgerState, request: Request) -> BudgetScope:
     if other not in ("", unit):
         raise BudgetError(
             f"data set {name!r} protects {other}: it cannot be combined with a release that "
-            f"protects {unit}. Name another data set"
+            f"protects {unit}. Protect the same unit as before; another data set has a budget of "
+            "its own, and is for other people"
         )
     return scope
 

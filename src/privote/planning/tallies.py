@@ -99,7 +99,7 @@ class Plan(Shown):
 
 
 def _in_words(precision: float, recall: float, f1: float) -> str:
-    return f"F1 {f1:.2f} (precision {precision:.0%}, recall {recall:.0%})"
+    return f"F1 {f1:.2f} (precision {100 * precision:.0f} %, recall {100 * recall:.0f} %)"
 
 
 def plan(

@@ -421,7 +421,7 @@ def _named_options(options: Options, questions: list[str]) -> dict[str, list[str
     if len(set(questions)) < len(questions):
         raise InputError("column", "must name a column once", questions)
     if options is None and questions:
-        rule = "must be named with `column`: one that one ballot names would reveal that ballot"
+        rule = "are required with `column`: an option that only one ballot names would reveal it"
         raise InputError("options", rule)
     if not isinstance(options, Mapping):
         options = {} if options is None else dict.fromkeys(questions or [""], options)
@@ -478,7 +478,7 @@ def _option_columns(
     places = [index for index in letters if index not in added]
     # Of a row an approval, such as voter, option, points, its heads would be taken for options.
     if len(places) < 2 or heads[places[0]].casefold() in _ONE:
-        raise BallotError("column", f"must be given, one {_LISTED}, with the `options`")
+        raise BallotError("column", f"must name the column {_LISTED}, and `options` must list them")
     for index in places:
         if not heads[index]:
             raise InputError(f"line 1: column {index + 1} has no name; or list the `options`")

@@ -199,6 +199,16 @@ def cost_in_words(guarantee: Guarantee) -> str:
     return f"under differential privacy with {cost}"
 
 
+def spent(guarantee: Guarantee, this: str) -> str:
+    """Return what this run costs, in words that are given, and all so far; of which budget."""
+    standing = guarantee.standing
+    if standing is not None and standing.total is not None:
+        share = "" if standing.share is None else f", {100 * standing.share:.0f} % used"
+        this += f", {rounded_up(standing.total, 4)} so far, budget {rounded_up(standing.budget)}"
+        this += share
+    return f"{this}; delta {rounded_up(guarantee.delta)}"
+
+
 def bill(
     guarantee: Guarantee, *, result: str, quality: str, following: str, target: float | None = None
 ) -> dict[str, str]:
@@ -206,10 +216,8 @@ def bill(
     rows = {row.key: row.text for row in guarantee.rows()}
     cost = "sealed" if guarantee.epsilon is None else f"{rounded_up(guarantee.epsilon, 4)} this run"
     standing, above = guarantee.standing, {}
-    if standing is not None and standing.total is not None:
-        share = "" if standing.share is None else f", {100 * standing.share:.0f} % used"
-        cost += f", {rounded_up(standing.total, 4)} so far, budget {rounded_up(standing.budget)}"
-        cost += share
+    if standing is not None and standing.continues is not None:
+        cost = f"nothing more, since run {standing.continues} paid"
     if guarantee.epsilon is not None and target is not None and guarantee.epsilon > target:
         text = f"released epsilon {rounded_up(guarantee.epsilon, 4)}, above the target {target:g}"
         above["above the target"] = text
@@ -217,7 +225,7 @@ def bill(
         **above,
         "result": result,
         "quality": quality,
-        "epsilon": f"{cost}; delta {rounded_up(guarantee.delta)}",
+        "epsilon": spent(guarantee, cost),
         "noise": rows.get("sigma") or rows["mechanism"],
         "next": following,
     }

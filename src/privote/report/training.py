@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from privote.accounting.renyi import rounded_up
 from privote.guarantees import OWNER_ONLY, PERSON, Fact
 from privote.learning.jobs import Judgement, Outcome
 from privote.learning.methods import LITTLE, VOTERS, doubts_of, evidence, expected, kept_in_words
@@ -18,14 +19,10 @@ from privote.release import expected as expected_of
 from .forms import model_card
 from .labels import labels_section, notices
 from .page import Block, Command, Section, TableBlock, listed, write_page
-from .tables import FIGURES_MEAN, bill, cost_in_words
+from .tables import FIGURES_MEAN, bill, cost_in_words, spent
 
 MODEL, OWNERS, OWNERS_PAGE = "student.student", "for-the-owner.json", "for-the-owner.html"
 UNCOVERED = "computed on private rows, not covered by epsilon and delta"
-MEASURED = (
-    "On private records that the model did not learn from: counts with noise, and shares that "
-    "follow from them (empty where the noise is too large)."
-)
 _HOW = {
     "gradients": "a linear model, trained by noisy gradient descent on the records",
     "moments": "a linear model, computed from one noisy sum of features times labels",
@@ -50,12 +47,26 @@ def training_bill(outcome: Outcome, output: Path) -> dict[str, str]:
     if outcome.release is not None:
         known = f"of the labels that it learnt from: {expected_of(outcome.release)}"
     looks = f"; rows go through {', then '.join(fitted.embeddings_)}" if fitted.embeddings_ else ""
-    return bill(
+    made = bill(
         outcome.guarantee,
         result=f"{_HOW[fitted.method_]}: {many}, {fitted.numbers_.protected}{looks}",
         quality=figures or known or "nothing public tells: give --test rows",
         following=f"privote predict {output / MODEL} ROWS --output FILE.csv",
         target=fitted.epsilon,
+    )
+    if outcome.score is not None:
+        costs = (outcome.guarantee.epsilon, outcome.score.guarantee.epsilon)
+        model, score = (rounded_up(cost or 0.0, 4) for cost in costs)
+        made["epsilon"] = spent(outcome.score.guarantee, f"{model} the model, {score} its score")
+    return made
+
+
+def measured(score: Score) -> str:
+    """Return what a table of a score's noisy counts shows."""
+    return (
+        "On private records that the model did not learn from. Each count has noise with standard "
+        f"deviation {score.deviation:.3g}, so it may be negative; shares follow from the noisy "
+        "counts, and are empty where the noise is too large."
     )
 
 
@@ -74,7 +85,7 @@ def about(outcome: Outcome, digest: str) -> list[Fact]:
     """Return in plain words what was trained, how it was set, and what would void the promise."""
     fitted = outcome.fitted
     columns = ", ".join(outcome.feature_names or ("all columns",))
-    how = "was requested" if outcome.job.method != "auto" else "was chosen"
+    how = "was requested" if outcome.job.method != "auto" else "was chosen automatically"
     encoded = ""
     if isinstance(fitted.encoder_, PictureEncoder):
         network = fitted.encoder_.to_plain()
@@ -152,7 +163,7 @@ def write_owners_page(path: Path, judgement: Judgement) -> Path:
 def _measured(score: Score) -> Section:
     """Return what was released about records that the model did not learn from."""
     rows = listed(score.guarantee.rows(), "What this release promises; the model's is below.")
-    table = TableBlock(caption=MEASURED, rows=score.rows())
+    table = TableBlock(caption=measured(score), rows=score.rows())
     return Section(heading="Measured quality of the model", blocks=[table, rows])
 
 
