@@ -497,6 +497,7 @@ def test_a_file_that_is_cut_off_after_it_was_checked(
         return
     good = (code, charges) == (6, 1)  # its first read is after the charge: closed, nothing released
     good = good and not (tmp_path / "labels.npz").exists()
+    votefiles.write_packed(path, votes)  # whole again, and closed for good
     good = good and invoke(*asked, "--resume").exit_code == 6
     outcome(f"{when}: votes that are cut off in .{kind}", 1, not good)
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from hashlib import sha256
 
 import numpy as np
@@ -194,6 +195,28 @@ def test_persons_are_counted_and_not_compared_with_public_rows(tmp_path):
     assert done.exit_code == 0, done.stderr
     assert "among" not in done.stderr  # it would tell whether a person is private
     assert "50 persons, 1 label" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_labels_whose_ones_drown_in_noise_are_named(tmp_path):
+    """And the terminal says what rows went through."""
+    rng = np.random.default_rng(0)
+    names = [f"x{number}" for number in range(12)]
+    for side, count in (("private", 400), ("public", 120)):
+        rows = rng.normal(size=(count, 12)).round(3)
+        marks = (rows[:, :3] > (0.0, 1.2, 1.2)).astype(int)
+        lines = [",".join(map(str, [*row, *mark])) for row, mark in zip(rows, marks, strict=True)]
+        (tmp_path / f"{side}.csv").write_text(
+            "\n".join([",".join([*names, "a", "b", "c"]), *lines])
+        )
+    sides = (tmp_path / "private.csv", "--public", tmp_path / "public.csv", "--labels", "a,b,c")
+    more = ("--columns", ",".join(names), "--method", "teachers", "--teachers", 40, "--seed", 1)
+    cost = ("--epsilon", 0.5, "--delta", "1e-5", "--output", tmp_path / "run")
+    done = invoke("train", *sides, *more, *cost, "--embedding", "pca:4")
+    assert done.exit_code == 0, done.output
+    assert "pca:4" in done.stdout
+    rows = read(tmp_path / "run" / "labels.csv")
+    assert not any(row["b"] == row["c"] == "1" for row in rows)
+    assert re.search(r"almost\s+no 1 for", done.stderr)
 
 
 # -- every method ----------------------------------------------------------------------------------

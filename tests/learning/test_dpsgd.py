@@ -49,7 +49,8 @@ def test_opacus_and_closed_form_give_the_same_linear_model(silent, chunk, people
     by_opacus = DPSGDClassifier(**same, sample_rate=1.0, network="linear", chunk=chunk)
     by_opacus.fit(rows, truth, groups=groups)
     assert by_opacus.predict_proba(rows) == pytest.approx(closed.predict_proba(rows), abs=1e-4)
-    assert replace(by_opacus.guarantee_, drawn=closed.guarantee_.drawn) == closed.guarantee_
+    promises = [replace(m.guarantee_, drawn="", made_at="") for m in (by_opacus, closed)]
+    assert promises[0] == promises[1]
 
 
 def test_each_record_is_clipped_over_all_its_labels():

@@ -94,7 +94,7 @@ def test_which_columns_it_reads(
     if kind == "text" and name == "auto":
         rows = {"notes": [*texts, *(text[::-1] for text in texts)]}
     encoder = TableEncoder(replace(network, network=name)).fit(rows)
-    (column,) = encoder.columns_
+    (column,) = encoder.to_plain()["columns"]
     assert column["kind"] == kind
     again = TableEncoder.from_plain(encoder.to_plain())
     assert np.array_equal(again.numbers(rows), encoder.numbers(rows))

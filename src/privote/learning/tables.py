@@ -134,27 +134,6 @@ class TableEncoder:
         return self._columns
 
     @property
-    def columns_(self) -> list[dict[str, Any]]:
-        """What is done with every column of the public rows: all of it is public."""
-        encoded = [
-            {
-                "column": column.name,
-                "kind": column.kind,
-                "features": len(column.heads()) + column.gaps,
-            }
-            for column in self._fitted()
-        ]
-        left = [{"column": name, "kind": "left out", "features": 0} for name in self._left]
-        return encoded + left
-
-    @property
-    def feature_names_(self) -> list[str]:
-        """What the features are called."""
-        gap = "{}: empty".format
-        every = ((*column.heads(), *[gap(column.name)] * column.gaps) for column in self._fitted())
-        return [name for names in every for name in names]
-
-    @property
     def networks_(self) -> dict[str, TextNetwork]:
         """The public network of each column of texts that has one."""
         embedded = (column for column in self._fitted() if isinstance(column, _Embedded))
@@ -209,10 +188,6 @@ class Column(ABC):
     @abstractmethod
     def encode(self, values: list[Any]) -> Any:
         """Return features (rows, heads); a value is None where there is a gap."""
-
-    def heads(self) -> list[str]:
-        """Return what the features are called."""
-        return [self.name]
 
     def plain(self) -> dict[str, Any]:
         """Return all about it as plain values."""
@@ -288,13 +263,6 @@ class _Date(_Number):
         season = np.stack([np.sin(turn) * present, np.cos(turn) * present], axis=1)
         return np.column_stack([self._standard(days), season.astype(np.float32)])
 
-    def heads(self) -> list[str]:
-        return [
-            self.name,
-            f"{self.name}: sine of the date",
-            f"{self.name}: cosine of the date",
-        ]
-
     def check(self) -> None:
         super().check()
         if self.form not in _DATES:
@@ -334,9 +302,6 @@ class _Words(Column):
                 features[row, index.get(text, len(self.known))] = 1
         return features
 
-    def heads(self) -> list[str]:
-        return [*(f"{self.name}: {text}" for text in self.known), f"{self.name}: other"]
-
     def check(self) -> None:
         super().check()
         _check_texts(self.known, _CATEGORIES)
@@ -368,9 +333,6 @@ class _Text(Column):
         length = np.sqrt(features.multiply(features).sum(axis=1))
         return sp.csr_array(sp.diags_array(1 / np.where(length > 0, length, 1)) @ features)
 
-    def heads(self) -> list[str]:
-        return [f"{self.name}: {term}" for term in self.known]
-
     def check(self) -> None:
         super().check()
         _check_texts(self.known, _TERMS)
@@ -399,9 +361,6 @@ class _Embedded(Column):
         if there:
             features[there] = read
         return features
-
-    def heads(self) -> list[str]:
-        return [f"{self.name}: dimension {number}" for number in range(self.width)]
 
     def plain(self) -> dict[str, Any]:
         facts = {name: getattr(self, name) for name in ("kind", "name", "gaps", "width")}
