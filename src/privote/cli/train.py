@@ -459,7 +459,7 @@ def _write_labels(output: Path, outcome: Outcome) -> list[str]:
 
 def _of_owner(judgement: Judgement) -> str:
     """Return figures on private test rows as a file holds them."""
-    from privote._version import written
+    from privote.files import written
     from privote.guarantees import OWNER_ONLY, to_json
     from privote.report.tables import plain
     from privote.report.training import UNCOVERED
