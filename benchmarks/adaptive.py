@@ -20,7 +20,7 @@ from privote.audit.reference import Floats, Ints, Textbook, renyi
 from privote.errors import InputError, whole
 from privote.mechanisms import Mechanism
 from privote.mechanisms.base import check_electorate
-from privote.votes.contributions import bound_votes, remaining
+from privote.votes.contributions import bound_votes
 
 _MOST_TRANSCRIPTS = 20_000
 _TALLIES = 5  # that are told apart: a tree of all there can be has no end
@@ -206,8 +206,8 @@ class _Tree:
         after = np.empty(left.shape, np.int64)
         for node in range(len(votes)):
             guess = baseline[node].astype(np.bool_)
-            here, *spent = bound_votes(votes[node : node + 1], guess[None], left[node], unit)
-            counted[node], after[node] = here[0], remaining(left[node], *spent)
+            here, spent, cut = bound_votes(votes[node : node + 1], guess[None], left[node], unit)
+            counted[node], after[node] = here[0], np.where(cut > 0, 0, left[node] - spent)
             plain, rest = effective_ballots(votes[node], guess, left[node], unit=unit)
             self.unlike += int((plain != here[0]).any(axis=1).sum() + (rest != after[node]).sum())
         return counted, after

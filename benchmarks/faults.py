@@ -28,8 +28,7 @@ from typing import Any
 import numpy as np
 
 import privote as pv
-from privote.ledger import Location, Run
-from privote.ledger.outbox import Outbox
+from privote.ledger import Location, Outbox, Run
 
 _DELTA = ["--delta", "1e-5"]
 _THROUGH = 77  # a run that ended before the step of its fault

@@ -337,6 +337,13 @@ def whole(name: str, value: Any, least: int = 1, most: int | None = None) -> int
     return int(value)
 
 
+def plural(count: int, noun: str) -> str:
+    """Return how many there are of something: "1 query", "1,200 queries"."""
+    if count != 1:
+        noun = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count:,} {noun}"
+
+
 def numbers(name: str, values: Any, kind: type[InputError] = InputError) -> npt.NDArray[Any]:
     """Return an array of numbers, whatever they came as; a cell in which nothing stands is NaN.
 

@@ -1,7 +1,8 @@
 """Files that are whole or absent, and locked; and what may be read.
 
-A file is written beside its place and becomes it, durably, once it is whole. What is read is looked
-at first: a named pipe would wait for ever, and an open ledger lose its locks.
+A file is written beside its place and becomes it, durably, once it is whole; it says its format and
+the version that wrote it. What is read is looked at first: a named pipe would wait for ever, and an
+open ledger lose its locks.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from weakref import WeakValueDictionary
 
-from ._version import written
-from .errors import InputError, masked
+from ._version import __version__
+from .errors import InputError, PrivoteError, masked
 
 try:
     import fcntl
@@ -207,6 +208,31 @@ def sync_folder(folder: Path) -> None:
         if error.errno in (errno.EIO, errno.ENOSPC, errno.EDQUOT):
             raise
         # Not every system lets one open a folder, or sync it.
+
+
+# -- which format a file has -----------------------------------------------------------------------
+
+
+def written(number: int) -> dict[str, Any]:
+    """Return what every file says of itself: its format, and the version that wrote it."""
+    return {"format": number, "version": __version__}
+
+
+def check_written(
+    what: str,
+    facts: Mapping[str, Any],
+    number: int,
+    error: type[PrivoteError] = InputError,
+    hint: str = "",
+) -> None:
+    """Refuse a file of another format than ``number``, in one sentence that says who wrote it."""
+    if facts.get("format") != number:
+        version = facts.get("version")
+        writer = f"privote {version!s:.20}" if version else "an unknown version of privote"
+        raise error(
+            f"{what} has format {facts.get('format')!r:.20}, written by {writer}; this is privote "
+            f"{__version__}, which reads format {number}{hint and f': {hint}'}"
+        )
 
 
 # -- what may be read ------------------------------------------------------------------------------

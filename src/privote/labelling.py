@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from .accounting.renyi import DEFAULT_ORDERS, epsilon_at, rounded_up
 from .entropy import Entropy
-from .errors import BudgetError, InputError, PrivoteWarning, whole
+from .errors import BudgetError, InputError, PrivoteWarning, plural, whole
 from .guarantees import (
     GUARANTEES,
     VOTER,
@@ -379,7 +379,7 @@ class Labelling:
             delta=delta,
             mechanism=drawn.mechanism.parameters(),
             voters=voters,
-            released=f"{what} of {queries:,} queries on {labels:,} labels",
+            released=f"{what} of {plural(queries, 'query')} on {plural(labels, 'label')}",
             protects=self.protects,
             terms=drawn.terms,
             allowance=drawn.allowance,
@@ -408,7 +408,7 @@ class Labelling:
         names, reasons, told = ballots.query_names, tuple[str, ...](), None
         if 0 < len(labels) < ballots.queries:
             why = "the next query would exceed the budget in the worst case"
-            reasons = (f"{STOPPED} {len(labels)} of {ballots.queries} queries: {why}.",)
+            reasons = (f"{STOPPED} {len(labels)} of {plural(ballots.queries, 'query')}: {why}.",)
         if self.named is not None and len(labels) and labels.dtype != np.int64:
             # How long an allowance lasts is not told where contributions are few.
             few = ballots.sparse or self.baseline.any() or ballots.active_share is not None
@@ -505,12 +505,9 @@ def read_as(ballots: BallotSource, voter_ids: Any = None) -> str:
     Where an array without names has more voters than queries, it asks: of votes that came as
     (voters, queries, labels) the promise would be to the wrong ones.
     """
-    words = (("query", "queries"), ("voter", "voters"), ("label", "labels"))
     sizes = ballots.queries, ballots.voters, ballots.labels
-    text = " x ".join(
-        f"{size:,} {one if size == 1 else many}"
-        for size, (one, many) in zip(sizes, words, strict=True)
-    )
+    nouns = ("query", "voter", "label")
+    text = " x ".join(plural(size, noun) for size, noun in zip(sizes, nouns, strict=True))
     if not 1 < sizes[0] < sizes[1] or _has_names(ballots, voter_ids):
         return text
     return (
@@ -645,7 +642,8 @@ class Electorate:
     @property
     def allowance(self) -> int | tuple[int, ...]:
         """How many contributions each voter had from the start: one number, or one per voter."""
-        return allowances.plain(self.sealed.allowance)
+        limits = self._account.ledger.state.accounts[self._charge].limits
+        return limits if isinstance(limits, int) else tuple(self.sealed.allowance.tolist())
 
     @property
     def epsilon(self) -> float:
@@ -705,7 +703,6 @@ class Electorate:
             Finish an earlier call with the same arguments and ledger that did not return.
         """
         ballots = Ballots.of(votes)
-        ballots.check()
         if ballots.labels != self.labels:
             raise InputError("votes", f"must have {self.labels} labels, got {ballots.labels}")
         names = self._present(ballots, voter_ids)

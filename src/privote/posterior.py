@@ -204,11 +204,13 @@ def posterior(
     released = np.asarray(released, np.int64)
     sigma, voters = positive("sigma", sigma), whole("voters", voters)
     resolution = whole("resolution", resolution)
-    histogram = Histogram.of(released, voters, sigma, resolution)
-    if rows is None:
-        return Posterior(released, histogram)
-    public = Rows(rows, len(released))
-    if not histogram.fitted:
+    first, last = int(released.min()), int(released.max())
+    width = max(1, math.floor(sigma * resolution / 10), -(-(last - first + 1) // _MOST_BINS))
+    bins = (last - first) // width + 1
+    counts = [np.bincount((column - first) // width, minlength=bins) for column in released.T]
+    histogram = Histogram(voters, sigma, resolution, first, width, np.array(counts, np.int64))
+    public = None if rows is None else Rows(rows, len(released))
+    if public is None or not histogram.fitted:
         return Posterior(released, histogram)
     return Posterior(released, Regression.of(released, public, histogram))
 
@@ -241,15 +243,6 @@ class Histogram:
     first: int
     width: int
     counts: npt.NDArray[Any]
-
-    @classmethod
-    def of(cls, tallies: Counts, voters: int, sigma: float, resolution: int) -> Histogram:
-        """Return tallies (queries, labels) in bins."""
-        first, last = int(tallies.min()), int(tallies.max())
-        width = max(1, math.floor(sigma * resolution / 10), -(-(last - first + 1) // _MOST_BINS))
-        bins = (last - first) // width + 1
-        counts = [np.bincount((column - first) // width, minlength=bins) for column in tallies.T]
-        return cls(voters, sigma, resolution, first, width, np.array(counts, np.int64))
 
     @property
     def fitted(self) -> bool:

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._version import check_written, written
 from .accounting.renyi import rounded_up
-from .errors import InputError
+from .errors import InputError, plural
+from .files import check_written, written
 from .guarantees import Fact, Guarantee, Learnt, Sealed, Shown
 from .ledger import digest_of
-from .mechanisms import ABSTAIN, TallyVoting, mechanism_of
+from .mechanisms import ABSTAIN, TallyVoting
 from .posterior import Floats, Posterior, check_rule, posterior
 from .votes.arrays import ArrayFile
 
@@ -106,11 +106,10 @@ def follows(release: Release) -> bool:
 def evidence_of(release: Release, rows: Any) -> Posterior | None:
     """Return what all released tallies say together; None for mechanisms that release labels."""
     guarantee, tallies = release.guarantee, release.tallies
-    parameters = dict(guarantee.mechanism)
-    if tallies is None or not len(tallies) or parameters["mechanism"] != TallyVoting.name:
+    settings = dict(guarantee.mechanism)
+    if tallies is None or not len(tallies) or settings.pop("mechanism") != TallyVoting.name:
         return None  # or a mechanism of somebody's own
-    mechanism = mechanism_of(parameters)
-    assert isinstance(mechanism, TallyVoting)
+    mechanism = TallyVoting(**settings)
     # Where records speak on queries near them only, "most voters" are most of those near.
     near = 1 if release.active_share is None else release.active_share
     return posterior(
@@ -370,18 +369,16 @@ def _of_facts(
 
 def headline(release: Release) -> str:
     """Return the first line of every report: queries answered, expected quality, epsilon, delta."""
-    answered = of_asked(release)
-    queries = "1 query" if answered == "1" else f"{answered} queries"
     cost = "sealed" if release.epsilon is None else rounded_up(release.epsilon, 4)
     quality = f"; {expected(release)}" if isinstance(release.guarantee.terms, Learnt) else ""
-    return f"{queries}{quality}; epsilon {cost}, delta {rounded_up(release.delta)}"
+    return f"{queries_of(release)}{quality}; epsilon {cost}, delta {rounded_up(release.delta)}"
 
 
-def of_asked(release: Release) -> str:
+def queries_of(release: Release) -> str:
     """Say how many queries were answered, and of how many if not all were."""
     if release.asked is not None and release.asked > release.answered:
-        return f"{release.answered} of {release.asked}"
-    return f"{release.answered}"
+        return f"{release.answered:,} of {plural(release.asked, 'query')}"
+    return plural(release.answered, "query")
 
 
 def expected(release: Release) -> str:
@@ -413,7 +410,7 @@ def rows_of(release: Release) -> list[Fact]:
     told = release.forecast
     digests = digest_of(release.labels)
     rows: list[tuple[str, str, str | None, bool]] = [
-        ("answered", "queries answered", of_asked(release), True),
+        ("answered", "answered", queries_of(release), True),
         ("labels", "labels per query", f"{release.labels.shape[1]:,}", True),
         ("voters", "voters", f"{release.guarantee.voters:,}", True),
         (

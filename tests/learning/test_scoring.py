@@ -107,7 +107,7 @@ def test_a_score_is_a_part_of_epsilon_and_a_release_of_its_own(
     (row,) = outcome.score.rows()
     assert row["accuracy"] > 0.6
     assert outcome.score.guarantee.epsilon == 1.0
-    assert outcome.guarantee.epsilon == pytest.approx(3.0, rel=0.01)
+    assert outcome.fitted.guarantee_.epsilon == pytest.approx(3.0, rel=0.01)
     assert outcome.fitted.numbers_.records == 140
     with closing(Ledger.open(ledger)) as book:
         kinds = [entry["kind"] for entry in book.published()]
@@ -116,7 +116,7 @@ def test_a_score_is_a_part_of_epsilon_and_a_release_of_its_own(
     assert standing["epsilon"] == 4.0
     alone = ran(job(records, holdout=Holdout(share=0.3, epsilon=1.0)))
     assert alone.score is not None
-    assert alone.score.guarantee.delta + alone.guarantee.delta <= 1e-5
+    assert alone.score.guarantee.delta + alone.fitted.guarantee_.delta <= 1e-5
 
 
 @pytest.mark.parametrize("public", [False, True])
@@ -125,7 +125,7 @@ def test_figures_on_records_kept_out_are_for_the_owner(records: Path, public: bo
     assert outcome.score is None
     assert not outcome.figures
     assert outcome.sealed[0]["AUC"] > 0.6
-    assert outcome.guarantee.epsilon == pytest.approx(4.0, rel=0.01)
+    assert outcome.fitted.guarantee_.epsilon == pytest.approx(4.0, rel=0.01)
     assert outcome.facts()["test"] == []
 
 

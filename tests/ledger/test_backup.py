@@ -105,7 +105,7 @@ def test_a_restore_over_a_ledger_that_knows_more_is_refused(
 def test_a_pending_entry_counts_as_known(path: Path, backup: Path) -> None:
     """A crash between anchor and commit: nobody knows any more whether it was charged."""
     anchor = Anchor(path.with_name("ledger.db.head"), Chain.of(path.with_name("ledger.db.key")))
-    (head,) = anchor.read()
+    ((head,), _) = anchor.read()
     anchor.write(head, (head[0] + 1, "0" * 64))
     lose(path, "")
     with refused(None, pv.LedgerError):

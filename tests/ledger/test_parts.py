@@ -23,7 +23,7 @@ from privote.accounting.allowance import gaussian_delta
 from privote.accounting.renyi import Floats
 from privote.learning.moments import DPMoments
 from privote.ledger import Request
-from privote.votes.contributions import bound_contributions, remaining
+from privote.votes.contributions import bound_contributions
 from privote.votes.cube import DenseBlock
 
 DELTA = 1e-5
@@ -244,7 +244,8 @@ def ballots(left: tuple[int, int]) -> set[tuple[tuple[int, ...], tuple[int, int]
             )
             assert isinstance(counted, DenseBlock)
             votes.append(counted.votes[:, 0, 0].astype(int))
-            rest.append(int(remaining(np.array([own]), *taken)[0]))
+            spent, clipped = (int(each[0]) for each in taken)
+            rest.append(0 if clipped else own - spent)
         distances = sorted(np.abs(votes[0] - votes[1]).tolist())
         found.add((tuple(d for d in distances if d), (rest[0], rest[1])))
     return found

@@ -21,8 +21,7 @@ from tests.refusals import refused
 import privote as pv
 from privote.accounting.renyi import DEFAULT_ORDERS
 from privote.errors import ChargedError, CompleteError, StorageError
-from privote.ledger import Budget, Outcome, Request, Run
-from privote.ledger.outbox import Outbox
+from privote.ledger import Budget, Outbox, Outcome, Request, Run
 from privote.ledger.store import LostError
 
 COST = Budget(epsilon=2.0, delta=1e-5)
@@ -105,8 +104,8 @@ def test_reserved_it_is_taken_over_and_drawn_afresh(place: Path) -> None:
     second = reserve(place, resume=True)
     assert (second.number, second.outcome) == (first.number, None)
     (outbox,) = outboxes(place)
-    assert [box.run for box in Outbox.beside(place)] == [second.number]
-    assert Outbox.of(place, second.number, second._holder).path == outbox
+    assert [box.run for box in pv.Ledger.open(place).outboxes()] == [second.number]
+    assert Outbox(place, second.number, second._holder).path == outbox
     with refused(None, ChargedError) as caught:  # the one that was thought dead commits nothing
         first.commit(OUTCOME)
     assert caught.value.code in ("taken", "charged")
@@ -269,7 +268,7 @@ def test_outboxes_of_nobody_are_swept(place: Path) -> None:
     first = reserve(place)
     first.commit(OUTCOME)
     stray, other = (
-        Outbox.of(file, 99, "ab" * 8).path for file in (place, place.parent / "ledger.db.x")
+        Outbox(file, 99, "ab" * 8).path for file in (place, place.parent / "ledger.db.x")
     )
     for path in (stray, other):
         path.write_bytes(b"0")

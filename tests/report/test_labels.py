@@ -35,7 +35,7 @@ def test_every_rendering_has_the_same_rows(release: pv.Release, tmp_path: Path) 
         assert (f"\n{row.name:<20}{row.text}" in summary) is row.brief
     assert summary.startswith(headline(release))
     assert page.count("Simulated: ") == 1
-    assert "120 queries were labelled by the votes of 60 voters" in page  # its first sentence
+    assert "The votes of 60 voters labelled 120 queries" in page  # its first sentence
     bill = label_bill(release, target=1.0, output=tmp_path / "a.csv")
     assert [*bill] == ["above the target", "result", "quality", "epsilon", "noise", "next"]
     assert len(label_bill(release, target=8.0, output=tmp_path / "a.csv")) == 5

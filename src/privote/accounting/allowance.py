@@ -111,6 +111,10 @@ class Learning:
         steps = np.geomspace(low, top, points)
         return tuple(sorted({*(min(math.ceil(step), top) for step in steps.tolist()), top}))
 
+    def covering(self, need: float) -> int:
+        """Return the least allowance of the grid that covers a need; the largest covers any."""
+        return next((point for point in self.grid if point >= need), self.grid[-1])
+
     def scores(self, contributions: Counts, scale: Fraction = Fraction(1)) -> Counts:
         """Return the score of each allowance of the grid: (grid,) integers.
 

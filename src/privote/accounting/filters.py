@@ -16,6 +16,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -27,12 +28,15 @@ _SPARE = 1e-10  # of what is left: more than rounding takes
 _DIPS = 1e-9  # a curve of suprema rises with the order, up to rounding
 
 
-def pinned_order(budget: float, delta: float, orders: Floats = DEFAULT_ORDERS) -> float:
+@lru_cache(maxsize=1024)
+def pinned_order(budget: float, delta: float) -> float:
     """Return the order at which a full budget of Gaussian-like charges settles, for any sigmas.
 
     Such curves are multiples of the order, so the best order a leaves the largest curve over a.
     """
-    return float(orders[np.argmax(largest_curve(budget, orders, delta) / orders)])
+    return float(
+        DEFAULT_ORDERS[np.argmax(largest_curve(budget, DEFAULT_ORDERS, delta) / DEFAULT_ORDERS)]
+    )
 
 
 def likely_orders(budget: float, delta: float) -> Floats:

@@ -21,9 +21,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from .._version import check_written, written
 from ..errors import InputError, LedgerError, PeerError, PrivoteError, StorageError
-from ..files import complete, locked
+from ..files import check_written, complete, locked, written
 from .programs import IntArray
 from .terms import MEANING, PROMISE, Terms
 

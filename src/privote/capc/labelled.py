@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._version import written
 from ..errors import PrivoteWarning
-from ..files import complete, write_statement
+from ..files import complete, write_statement, written
 from ..guarantees import Fact, Guarantee
 from ..ledger import Budget
 from ..planning import forecast

@@ -23,9 +23,8 @@ import scipy.sparse as sp
 from scipy.special import expit, logit
 
 from .. import metrics
-from .._version import check_written, written
 from ..errors import InputError, numbers, positive, whole
-from ..files import complete
+from ..files import check_written, complete, written
 from ..votes.arrays import ArrayFile
 from .programs import IntArray
 

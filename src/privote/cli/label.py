@@ -226,7 +226,7 @@ def _check(given: Mapping[str, Any]) -> None:
 
 def _outputs(given: Mapping[str, Any], account: Account) -> Outputs:
     """Return the files that a release goes into; refuse places that cannot be written to."""
-    from privote._version import written
+    from privote.files import written
     from privote.guarantees import to_json
     from privote.report.labels import write_label_page
 

@@ -392,32 +392,21 @@ def _look(job: Job, account: Account, *, stop: bool, json: bool) -> None:
 def _write(outcome: Outcome, output: Path, command: str) -> Mapping[str, str]:
     """Write everything that comes of a training, whole; return the digests of the files."""
     from privote.files import complete, digests_of, write_statement
-    from privote.learning import save_student
     from privote.report import training as pages
     from privote.report.tables import plain
 
     fitted, model = outcome.fitted, output / pages.MODEL
-    save_student(
-        model,
-        outcome.model,
-        label_names=outcome.label_names,
-        feature_names=outcome.feature_names,
-        guarantee=outcome.guarantee,
-        method=fitted.method_,
-        thresholds=fitted.thresholds_,
-        encoder=fitted.encoder_,
-        doubtful=fitted.doubtful_,
-    )
+    fitted.save(model, feature_names=outcome.feature_names)
     digest = digests_of([model])[pages.MODEL]
     names = ["statement.txt", "statement.json", "report.html", "README.md"]
-    if outcome.release is not None and outcome.public_rows is not None:
+    if outcome.fitted.release_ is not None and outcome.fitted.public_rows_ is not None:
         names += _write_labels(output, outcome)
     if outcome.score is not None:
         text, score = outcome.score.guarantee.statement(), plain(outcome.score.facts())
         write_statement(text, score, output / "score.txt")
         names += ["score.txt", "score.json"]
     facts = pages.facts_of(outcome, digest)
-    write_statement(outcome.guarantee.statement(), facts, output / "statement.txt")
+    write_statement(outcome.fitted.guarantee_.statement(), facts, output / "statement.txt")
     with complete(output / "report.html", force=True) as part:
         pages.write_training_page(part, outcome, digest=digest, command=command)
     with complete(output / "README.md", force=True) as part:
@@ -438,12 +427,13 @@ def _write_labels(output: Path, outcome: Outcome) -> list[str]:
 
     from .files import write_csv
 
-    assert outcome.public_rows is not None
-    assert outcome.release is not None
-    called = outcome.public_names
-    rows = zip(outcome.public_rows.tolist(), outcome.release.labels.tolist(), strict=True)
+    fitted, called = outcome.fitted, outcome.public_names
+    assert fitted.public_rows_ is not None
+    assert fitted.release_ is not None
+    labels = fitted.release_.labels
+    rows = zip(fitted.public_rows_.tolist(), labels.tolist(), strict=True)
     lines = (
-        [row, cell_of(str(row if called is None else called[row])), *labels] for row, labels in rows
+        [row, cell_of(str(row if called is None else called[row])), *said] for row, said in rows
     )
     with complete(output / LABELS, force=True) as part:
         write_csv(part, ["row", "id", *outcome.label_names], lines)
@@ -455,10 +445,10 @@ def _write_labels(output: Path, outcome: Outcome) -> list[str]:
             PrivoteWarning,
             stacklevel=2,
         )
-    quality = outcome.release.quality
+    quality = fitted.release_.quality
     if quality is None:
         return [LABELS]
-    ones, told = (outcome.release.labels == 1).sum(axis=0), quality["by_label"]
+    ones, told = (labels == 1).sum(axis=0), quality["by_label"]
     by_label = zip(outcome.label_names, ones, told["precision"], told["recall"], strict=True)
     with complete(output / QUALITY, force=True) as part:
         heads = ["label", "ones", "expected precision", "expected recall"]
@@ -469,7 +459,7 @@ def _write_labels(output: Path, outcome: Outcome) -> list[str]:
 
 def _of_owner(judgement: Judgement) -> str:
     """Return figures on private test rows as a file holds them."""
-    from privote._version import written
+    from privote.files import written
     from privote.guarantees import OWNER_ONLY, to_json
     from privote.report.tables import plain
     from privote.report.training import UNCOVERED
@@ -485,10 +475,10 @@ def _show(outcome: Outcome, output: Path, *, show_sealed: bool, verbose: bool) -
     from privote.report.tables import FIGURES_MEAN
     from privote.report.training import OWNERS, measured, training_bill
 
-    release = outcome.release
-    rows = outcome.guarantee.rows() if release is None else rows_of(release)
+    release = outcome.fitted.release_
+    rows = outcome.fitted.guarantee_.rows() if release is None else rows_of(release)
     bill = training_bill(outcome, output)
-    print_bill(bill, rows if verbose else (), outcome.guarantee, "Trained")
+    print_bill(bill, rows if verbose else (), outcome.fitted.guarantee_, "Trained")
     if outcome.figures:
         title = "On the test rows, which are public"
         print_table(outcome.figures, title=title, caption=FIGURES_MEAN)

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 from html import escape
 from importlib import metadata
 from typing import Any
@@ -25,7 +25,7 @@ from .._version import __version__
 from ..accounting.allowance import line, mu_of_budget
 from ..accounting.renyi import rounded_up
 from ..accounting.sanitize import published_cost_2018
-from ..errors import InputError, finite
+from ..errors import InputError, finite, plural
 from ..ledger import Standing
 from ..mechanisms import MECHANISMS, Mechanism
 from ..mechanisms.base import describe
@@ -77,6 +77,7 @@ _NEIGHBOURS = (
 )
 _PRIOR = 0.01  # of the belief in the example
 _UPWARDS = 1 + 1e-9  # of a mu that a search finds from below
+_installed = cache(metadata.version)  # which reads and parses files
 _Row = tuple[str, str, str | None, bool]  # name, key, text, and whether it is brief
 
 
@@ -193,7 +194,7 @@ class Learnt:
         return self.epsilon0 > 0
 
     def __str__(self) -> str:
-        queries = f"for {self.planned:,} queries in total"
+        queries = f"for {plural(self.planned, 'query')} in total"
         if not self.learns:
             return f"the noise was set from public numbers only, {queries}"
         return (
@@ -372,7 +373,7 @@ class Guarantee:
         """Return the privacy statement for the person who signs off: published numbers only."""
         if self.text:
             return self.text
-        packages = {"privote": self.version, "dp-accounting": metadata.version("dp-accounting")}
+        packages = {"privote": self.version, "dp-accounting": _installed("dp-accounting")}
         packages |= {"numpy": np.__version__, "Python": platform.python_version()}
         lines = ["PRIVACY STATEMENT", ""]
         for row in self.rows():
@@ -430,11 +431,12 @@ class Guarantee:
         """Say whom it protects against what: the kind, the factor, and a belief as an example."""
         unit = self.protects.partition(" (")[0].partition(",")[0]
         one, meaning, example = unit.removeprefix("a "), None, None
-        protected = f"{self.protects}, because it reaches only one of {self.voters:,} voters. "
+        voters = plural(self.voters, "voter")
+        protected = f"{self.protects}, because it reaches only one of {voters}. "
         protected += "This is stated by whoever made the voters; the votes cannot show it. "
         if self.protects == VOTER:
             protected = (
-                f"each of {self.voters:,} voters. {_NEIGHBOURS}. This also protects each person if "
+                f"each of {voters}. {_NEIGHBOURS}. This also protects each person if "
                 "all of a person's records reach only one voter; whether they do was not recorded"
             )
         elif self.kind in GUARANTEES:
@@ -484,14 +486,15 @@ class Guarantee:
             noise += f"{self.voters:,}"
         if self.allowance is not None:
             limits = self.allowance if isinstance(self.allowance, tuple) else (self.allowance,)
-            allowance = " to ".join(f"{value:,}" for value in sorted({min(limits), max(limits)}))
-            allowance += " contributions per voter in total"
+            fewest, most = min(limits), max(limits)
+            allowance = "" if fewest == most else f"{fewest:,} to "
+            allowance += f"{plural(most, 'contribution')} per voter in total"
             queries, which = self.answered_total or 0, "answered so far, all under this one epsilon"
             if isinstance(self.terms, Learnt):
                 queries, which = self.terms.planned, "planned"
             if queries:
                 many = "one query" if queries == 1 else f"each of the {queries:,} queries"
-                allowance += f", that is {min(limits) / queries:.2g} for {many} {which}"
+                allowance += f", that is {fewest / queries:.2g} for {many} {which}"
             allowance += ". A voter who casts more counts as the baseline from then on; which "
             allowance += "voters did is sealed"
         if self.terms is not None:
@@ -500,9 +503,9 @@ class Guarantee:
             compared = self.terms.compared
         if isinstance(self.terms, Learnt) and self.standing is not None:
             more = self.terms.planned - (self.answered_total or 0)
-            later = f"none: all {self.terms.planned:,} queries that were planned are answered"
+            later = f"none: {plural(self.terms.planned, 'query')} planned, and all answered"
             if more:
-                later = f"{more:,} more are paid for, with the same ledger and data set"
+                later = f"{plural(more, 'more query')} paid for, with the same ledger and data set"
         return [
             ("released", "released", self.released, False),
             ("mechanism", "mechanism", describe(dict(self.mechanism)), True),

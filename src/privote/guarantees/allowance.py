@@ -32,11 +32,11 @@ from ..accounting.allowance import (
 from ..accounting.filters import fitting
 from ..accounting.renyi import DEFAULT_ORDERS, Floats, rounded_up
 from ..entropy import WIDEST_ROUNDED, Entropy
-from ..errors import BudgetError, InputError
+from ..errors import BudgetError, InputError, plural
 from ..ledger import AllowanceState, Budget, Request
 from ..mechanisms import Mechanism, TallyVoting, mechanism_of
 from ..mechanisms.base import Bools
-from ..votes.contributions import bound_contributions, remaining
+from ..votes.contributions import bound_contributions
 from ..votes.cube import (
     MISSING,
     BallotSource,
@@ -99,8 +99,8 @@ def asked_to_learn(
     learning, mu = learning_of(cost, *size, learns=learns)
     if not mu * WIDEST_ROUNDED > ballots.resolution * learning.cells**0.5:
         raise BudgetError(
-            f"epsilon {rounded_up(cost.epsilon)} is too small for {planned:,} queries on "
-            f"{ballots.labels:,} labels: the noise would be too large to draw"
+            f"epsilon {rounded_up(cost.epsilon)} is too small for {plural(planned, 'query')} "
+            f"on {plural(ballots.labels, 'label')}: the noise would be too large to draw"
         )
     if learning.cells * ballots.resolution**2 > _MOST:
         raise InputError("plan_for", f"must leave at most {_MOST:g} votes per voter", planned)
@@ -256,7 +256,7 @@ def draw(
         counted, cast, cut = bound_contributions(
             block,
             baseline,
-            remaining(unit * account.allowance, spent, clipped),
+            np.where(clipped > 0, 0, unit * account.allowance - spent),  # who was clipped has none
             unit=mechanism.contribution_unit,
             missing_counts_as_no=mechanism.missing_counts_as_no,
             resolution=ballots.resolution,
@@ -268,7 +268,7 @@ def draw(
     return Drawn(
         outcome=outcome,
         mechanism=mechanism,
-        allowance=plain(account.allowance),
+        allowance=account.limits,
         answered_total=account.answered + ballots.queries,
         spending=(spent - account.spent, clipped - account.clipped),
     )
@@ -317,12 +317,6 @@ def _contributions(seated: SeatedBallots) -> Counts:
             resolution=seated.ballots.resolution,
         )[1]
     return total
-
-
-def plain(limits: Counts) -> int | tuple[int, ...]:
-    """Return allowances as plain values: one number if all voters have the same."""
-    first = int(limits[0])
-    return first if (limits == first).all() else tuple(limits.tolist())
 
 
 def curve_of(account: AllowanceState, mechanism: Mechanism, labels: int) -> Floats:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ..accounting.filters import fitting
 from ..accounting.renyi import DEFAULT_ORDERS, Floats, rounded_up
 from ..entropy import Entropy
-from ..errors import BudgetError
+from ..errors import BudgetError, plural
 from ..ledger import Request
 from ..mechanisms import Mechanism
 from ..votes.cube import BallotSource
@@ -34,8 +34,8 @@ def asked(
     fit = fitting(each, cost.epsilon, cost.delta, ballots.queries)
     if fit < (needed or 1):
         raise BudgetError(
-            f"epsilon {rounded_up(cost.epsilon)} at delta {rounded_up(cost.delta)} allows {fit} "
-            f"queries in the worst case with {mechanism}"
+            f"epsilon {rounded_up(cost.epsilon)} at delta {rounded_up(cost.delta)} allows "
+            f"{plural(fit, 'query')} in the worst case with {mechanism}"
             + (f", but queries={needed}" if needed else "")
         )
 

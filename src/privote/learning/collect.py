@@ -29,9 +29,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from .._version import check_written, written
 from ..errors import BallotError, InputError, PrivoteError, missing_extra, shown, whole
-from ..files import as_place, check_file, check_here, is_url, name_of
+from ..files import as_place, check_file, check_here, check_written, is_url, name_of, written
 from ..votes.arrays import (
     ArrayFile,
     ZarrCube,

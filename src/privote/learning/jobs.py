@@ -15,9 +15,7 @@ from .. import metrics
 from ..datasets import MultiLabelData, pictures, tables
 from ..datasets import open as open_data
 from ..errors import BudgetError, CompleteError, InputError, PrivoteWarning
-from ..guarantees import Guarantee
 from ..ledger import Account, Budget, Ledger
-from ..release import Release
 from ..votes.tables import RawTable, as_csv, open_table
 from .delivery import Delivery, Records
 from .embedding import Landmarks
@@ -186,21 +184,6 @@ class Outcome:
     score: Score | None = None
 
     @property
-    def model(self) -> Any:
-        """What predicts, on rows of numbers."""
-        return self.fitted.student_
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What is promised."""
-        return self.fitted.guarantee_
-
-    @property
-    def public_rows(self) -> npt.NDArray[np.int64] | None:
-        """Which public rows were labelled, one an answer; None without votes."""
-        return self.fitted.public_rows_
-
-    @property
     def figures(self) -> list[dict[str, Any]]:
         """Figures on public test rows."""
         return self._figures(public=True)
@@ -215,34 +198,25 @@ class Outcome:
         return [judgement.figures] if judgement is not None and judgement.public is public else []
 
     @property
-    def release(self) -> Release | None:
-        """What votes released; None for a training without votes."""
-        return self.fitted.release_
-
-    @property
-    def rows(self) -> int:
-        """How many public rows were labelled."""
-        return 0 if self.public_rows is None else len(self.public_rows)
-
-    @property
     def scarce(self) -> tuple[str, ...]:
         """Names of labels with less than a tenth of the ones that tallies say there are."""
-        if self.release is None or self.release.tallies is None:
+        release, shares = self.fitted.release_, self.fitted.shares_
+        if release is None or release.tallies is None or shares is None:
             return ()
-        assert self.fitted.shares_ is not None
-        ones, due = (self.release.labels == 1).sum(axis=0), self.fitted.shares_ * self.rows
+        ones, due = (release.labels == 1).sum(axis=0), shares * release.answered
         few = np.flatnonzero((due >= _TOLD) & (ones < due / 10))
         return tuple(self.label_names[label] for label in few)
 
     def facts(self) -> dict[str, Any]:
         """Return everything that may be published as plain values, for JSON."""
+        release = self.fitted.release_
         return {
             "method": self.fitted.method_,
             "reasons": list(self.fitted.reasons_),
             "embeddings": list(self.fitted.embeddings_),
             "expected": list(expected(self.fitted.numbers_, self.fitted.method_)),
-            "guarantee": self.guarantee.facts(),
-            "release": None if self.release is None else self.release.facts(),
+            "guarantee": self.fitted.guarantee_.facts(),
+            "release": None if release is None else release.facts(),
             "label_names": list(self.label_names),
             "test": self.figures,
             "score": None if self.score is None else self.score.facts(),
@@ -300,6 +274,7 @@ def trained(
     )
 
     def deliver(fitted: PrivateClassifier) -> Mapping[str, str]:
+        fitted.label_names_ = private.label_names
         if unseen is not None:
             outcome.judgement = _judge(fitted, unseen, public=False)
         elif test is not None and len(test):
@@ -348,7 +323,7 @@ def _scored(
         labels=len(outcome.label_names),
         records=len(names),
         persons=outcome.persons,
-        model=outcome.guarantee.drawn,
+        model=outcome.fitted.guarantee_.drawn,
         seed=job.seed,
         output=output,
     )

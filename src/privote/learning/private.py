@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any
@@ -238,17 +238,20 @@ class PrivateClassifier(Shown, LabelClassifier):
         check_is_fitted(self, "student_")
         return _array(X, "X") if self.encoder_ is None else self.encoder_.numbers(X)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(
+        self, path: str | os.PathLike[str], *, feature_names: Sequence[str] | None = None
+    ) -> None:
         """Write the fitted model to a new ``.student`` file, which :func:`privote.load` reads.
 
         It holds numbers and no code: the student, how rows become numbers, thresholds and names of
-        labels, and what may be published about the run.
+        labels (and of features, if they are given), and what may be published about the run.
         """
         check_is_fitted(self, "student_")
         save_student(
             path,
             self.student_,
             label_names=self.label_names_,
+            feature_names=feature_names,
             guarantee=self.guarantee_,
             method=self.method_,
             thresholds=self.thresholds_,

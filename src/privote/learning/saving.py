@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._version import __version__, check_written, written
+from .._version import __version__
 from ..errors import InputError, PrivoteWarning
+from ..files import check_written, written
 from ..guarantees import Guarantee
 from .dpsgd import DPSGDClassifier
 from .mixmatch import MixMatchClassifier

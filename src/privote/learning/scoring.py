@@ -20,7 +20,7 @@ from scipy import sparse
 from ..accounting.allowance import line, mu_of_budget
 from ..accounting.renyi import DEFAULT_ORDERS
 from ..datasets import MultiLabelData
-from ..errors import InputError, positive
+from ..errors import InputError, plural, positive
 from ..guarantees import GAUSSIAN, PERSON, RECORD, Guarantee, worded
 from ..ledger import Account, Budget, Outcome, Request, Run, digest_of
 from .noise import Noise
@@ -226,7 +226,7 @@ def drawn(
                 delta=cost.delta,
                 mechanism={"mechanism": "noisy counts", "deviation": deviation},
                 voters=request.terms["records"],
-                released=f"counts of hits and misses of {len(names):,} labels",
+                released=f"counts of hits and misses of {plural(len(names), 'label')}",
                 protects=request.protects,
                 simulated=request.simulated,
                 standing=run.standing,

@@ -9,20 +9,27 @@ resumes its run draws afresh: an adversary sees one draw (condition by condition
 
 from __future__ import annotations
 
+import errno
 import getpass
 import json
 import os
 import platform
+import re
 import secrets
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import replace
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn
 
+import numpy as np
+import numpy.typing as npt
+
+from ..accounting.renyi import rounded_up
 from ..errors import (
     BudgetError,
     ChargedError,
@@ -32,10 +39,12 @@ from ..errors import (
     LedgerError,
     PrivoteError,
     PrivoteWarning,
+    StorageError,
 )
+from ..files import sync_folder
 from ..votes.names import folded
 from .backup import read_backup, restore, write_backup
-from .chain import Anchor, Chain, Verification, canonical, now, verify
+from .chain import Anchor, Chain, Location, Verification, canonical, now, verify
 from .events import (
     Account,
     AllowanceRequest,
@@ -61,15 +70,12 @@ from .events import (
     authorise,
     continued,
     decoded,
-    nothing_left,
     packed,
     pays,
     raised,
     seats_of,
     still,
 )
-from .location import Location
-from .outbox import Outbox, Outcome, digest_of, digest_of_text
 from .store import START, CommittedError, Head, LostError, Row, Store, UnsettledError
 
 __all__ = [
@@ -81,6 +87,7 @@ __all__ = [
     "Finding",
     "Ledger",
     "Location",
+    "Outbox",
     "Outcome",
     "Request",
     "Run",
@@ -90,6 +97,9 @@ __all__ = [
     "digest_of_text",
 ]
 
+_PIECE = 1 << 20  # bytes of an outbox that are written at once
+_UNSUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL)  # of a system that allocates nothing
+_END = b"\n"
 _KINDS = {None: "open", True: "data-dependent", False: "unconditional"}
 
 
@@ -345,23 +355,31 @@ class Ledger:
         """Return a data set as it would be once a run is charged; raise if it would be refused."""
         return after(self.state, request)
 
-    def charge(self, state: LedgerState, request: Request, **facts: Any) -> int:
+    def charge(
+        self, state: LedgerState, request: Request, known: _KnownBy | None = None, **facts: Any
+    ) -> int:
         """Append the charge of a run, inside a transaction; return its entry."""
         *budget, charge = admit(state, request)
         for event in budget:
             if self.is_persistent and request.price and event.epsilon == request.cost.epsilon:
-                warnings.warn(nothing_left(event), PrivoteWarning, stacklevel=2)
+                warnings.warn(
+                    f"data set {event.dataset!r} is new, and no budget was set: it is this run's "
+                    f"epsilon {rounded_up(event.epsilon)}, and nothing will be left for other "
+                    "runs. To leave some, set a larger budget first (`privote ledger budget`)",
+                    PrivoteWarning,
+                    stacklevel=2,
+                )
             self.append(event)
         allowance = request.allowance
         if allowance is not None:
             limits = [] if allowance.wanted is None else allowance.wanted.tolist()
-            scheme = self._known_by(request).scheme
+            known = known or self._known_by(request)
             facts = {
-                "account": scheme if allowance.lasts else f"{scheme}, for one run",
+                "account": known.scheme if allowance.lasts else f"{known.scheme}, for one run",
                 "voters": allowance.voters,
                 "allowance": limits[0] if len({*limits}) == 1 else limits or None,
                 "planned": allowance.planned,
-                "roll": self._known_by(request).roll,
+                "roll": known.roll,
                 **facts,
             }
         return self.append(replace(charge, **facts))
@@ -378,7 +396,7 @@ class Ledger:
             if allowance.wanted is not None:
                 limits = allowance.wanted.tolist()
             if allowance.names is not None:
-                roll = [self.name_voter(name) for name in allowance.names]
+                roll = [self._name_voter(name) for name in allowance.names]
             whom = allowance.voters if roll is None else "by name"
             scheme = self._chain.seal(canonical([*terms, allowance.terms, whom]))[:32]
         terms += [request.protects, request.terms, request.output, limits, roll]
@@ -387,6 +405,16 @@ class Ledger:
     def find(self, request: Request) -> RunState | None:
         """Return the last run with these public terms and this output."""
         return self.state.latest(self._known_by(request).key)
+
+    def outboxes(self, run: int | None = None) -> list[Outbox]:
+        """Return the outboxes of all runs, or of one; never those of another ledger."""
+        if self.location is None:
+            return []
+        file = self.location.file
+        name = re.compile(rf"{re.escape(file.name)}\.(\d+)-([0-9a-f]{{16}})\.outbox")
+        matches = filter(None, (name.fullmatch(path.name) for path in file.parent.iterdir()))
+        boxes = [Outbox(file, int(match[1]), match[2]) for match in matches]
+        return [box for box in boxes if run in (None, box.run)]
 
     def reserve(self, request: Request, *, resume: bool = False) -> Run:
         """Charge a run, or go on with its allowance, and hold it; with ``resume`` take it over.
@@ -410,14 +438,14 @@ class Ledger:
         outbox: Outbox | None = None
         try:
             with self.transaction() as state:
-                for box in () if self.location is None else Outbox.beside(self.location.file):
+                for box in self.outboxes():
                     left = state.runs.get(box.run)
                     if left is None or left.finished:  # finished, or never reserved
                         box.remove()
-                key = self._known_by(request).key
-                run = state.latest(key)
+                known = self._known_by(request)
+                run = state.latest(known.key)
                 if run is None or (not resume and run.finished):
-                    number = self._reserve(state, request, key, holder)
+                    number = self._reserve(state, request, known, holder)
                 elif resume:
                     number, outcome = run.number, self._take_over(run, request, holder)
                 else:
@@ -426,7 +454,7 @@ class Ledger:
                         f"`resume=True`, or end it with `privote ledger abandon {run.number}`"
                     )
                 if self.location is not None and outcome is None:
-                    outbox = Outbox.of(self.location.file, number, holder)
+                    outbox = Outbox(self.location.file, number, holder)
                     outbox.allocate(request.size)
         except BaseException as error:
             if outbox is not None and not isinstance(error, CommittedError):
@@ -434,24 +462,19 @@ class Ledger:
             raise
         return Run(self, number, holder, request.size, outcome)
 
-    def _reserve(self, state: LedgerState, request: Request, key: str, holder: str) -> int:
+    def _reserve(self, state: LedgerState, request: Request, known: _KnownBy, holder: str) -> int:
         """Append the charge, unless an allowance pays, and the reservation; return its entry."""
-        charge = self.allowance_for(state, request)
-        account = None if charge is None else state.accounts[charge]
-        if charge is None or account is None:
-            charge = self.charge(state, request)
+        charge, last = self.allowance_for(state, request, known), 0
+        if charge is None:
+            charge = self.charge(state, request, known)
         else:
             authorise(state, request)
+            account, last = state.accounts[charge], state.accounts[charge].last
             assert request.allowance is not None
             continued(account, request.allowance)
+        operator = _operator(request.output)
         return self.append(
-            Reserved(
-                key=key,
-                holder=holder,
-                charge=charge,
-                state=0 if account is None else account.last,
-                operator=_operator(request.output),
-            )
+            Reserved(key=known.key, holder=holder, charge=charge, state=last, operator=operator)
         )
 
     def _take_over(self, run: RunState, request: Request, holder: str) -> Outcome | None:
@@ -459,7 +482,7 @@ class Ledger:
         outcome, where = None, f"run {run.number} of {run.at[:16].replace('T', ' ')} UTC"
         if run.finished:
             raise _not_resumable(run, where)
-        boxes = [] if self.location is None else [*Outbox.beside(self.location.file, run.number)]
+        boxes = self.outboxes(run.number)
         if run.commit is None:
             for outbox in boxes:
                 outbox.remove()
@@ -493,16 +516,18 @@ class Ledger:
 
     # -- allowances --------------------------------------------------------------------------------
 
-    def allowance_for(self, state: LedgerState, request: Request) -> int | None:
+    def allowance_for(
+        self, state: LedgerState, request: Request, known: _KnownBy | None = None
+    ) -> int | None:
         """Return the charge whose allowance pays for a run; None where it needs one of its own.
 
         Voters are found by their names, or else all by their places. An allowance that is learnt
         for one call pays for later ones as long as so many queries are left in it.
         """
         wanted = request.allowance
-        if wanted is None or not wanted.lasts:
+        if wanted is None or not wanted.lasts or not state.accounts:
             return None
-        known = self._known_by(request)
+        known = known or self._known_by(request)
         for charge, account in reversed(state.accounts.items()):
             if account.charge.account == known.scheme and pays(account, wanted, known.roll):
                 return charge
@@ -512,7 +537,7 @@ class Ledger:
         """Return the seat of each named voter; None if they come as they were registered."""
         if names is None or account.seats is None:
             return None
-        seats = seats_of(account, names, [self.name_voter(name) for name in names])
+        seats = seats_of(account, names, [self._name_voter(name) for name in names])
         if seats is None or len({*seats.tolist()}) < len(seats):
             raise InputError("voter_ids", "must name each registered voter only once")
         same = len(seats) == len(account.seats) and (seats == range(len(seats))).all()
@@ -520,21 +545,18 @@ class Ledger:
 
     # -- names and secrets -------------------------------------------------------------------------
 
-    def name_voter(self, name: str) -> str:
+    def _name_voter(self, name: str) -> str:
         """Return the keyed digest of a voter's name, folded: found again, never read off."""
         return self._chain.seal(canonical(["voter", folded(name)]))[:32]
 
-    def secret(self, purpose: str, dataset: str) -> bytes:
+    def secret(self, purpose: str, dataset: str | None = None) -> bytes:
         """Return 32 bytes that follow from the ledger's key alone: the same for a data set, always.
 
-        For what must stay the same over runs and known to nobody, such as a partition's key.
+        For what must stay the same over runs and known to nobody, such as a partition's key; or of
+        the ledger as a whole, such as the key that signs exports.
         """
-        named = canonical(["secret", purpose, self.state.known(dataset)])
-        return bytes.fromhex(self._chain.seal(named))
-
-    def signing_seed(self) -> bytes:
-        """Return the 32 secret bytes behind the key that signs exports: of a ledger, the same."""
-        return bytes.fromhex(self._chain.seal(canonical(["secret", "signature"])))
+        whose = [] if dataset is None else [self.state.known(dataset)]
+        return bytes.fromhex(self._chain.seal(canonical(["secret", purpose, *whose])))
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -542,18 +564,17 @@ class Ledger:
         """Return the entries as they may be shown: nothing that depends on votes."""
         with self._turn:
             if self._store is None:
-                entries = enumerate(self._events, 1)
                 return [
                     {"number": number, "at": at, "digest": "", **event.encoded()[0]}
-                    for number, (at, event) in entries
+                    for number, (at, event) in enumerate(self._events, 1)
                 ]
             rows = self._store.rows()
-        entry = [{"number": row.number, "at": row.at, "digest": row.digest} for row in rows]
-        bodies = [json.loads(row.body) for row in rows]
-        return [
-            {**each, **{name: value for name, value in body.items() if name != "seal"}}
-            for each, body in zip(entry, bodies, strict=True)
-        ]
+        entries = []
+        for row in rows:
+            body = json.loads(row.body)
+            body.pop("seal", None)
+            entries.append({"number": row.number, "at": row.at, "digest": row.digest, **body})
+        return entries
 
     def standing(self) -> list[dict[str, Any]]:
         """Return every budget with what unconditional charges have used of it, and left."""
@@ -663,6 +684,141 @@ def _not_resumable(run: RunState, where: str) -> Exception:
     )
 
 
+# -- runs and what they drew -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outcome:
+    """What was drawn, and what is said of it.
+
+    Attributes
+    ----------
+    arrays
+        By name, in the order that the digest has.
+    facts, statement
+        Plain values that a delivery needs besides, and the statement's own text.
+    """
+
+    arrays: Mapping[str, npt.NDArray[Any]]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    statement: str = ""
+
+    @property
+    def drawn(self) -> str:
+        """The digest of what was drawn."""
+        return digest_of(*self.arrays.values())
+
+    @property
+    def statement_digest(self) -> str:
+        """The digest of the statement's own text."""
+        return digest_of_text(self.statement)
+
+    @property
+    def facts_digest(self) -> str:
+        """The digest of the plain values, in whatever order."""
+        return digest_of_text(json.dumps(self.facts, sort_keys=True))
+
+
+def digest_of(*numbers: npt.NDArray[Any]) -> str:
+    """Return the SHA-256 of drawn numbers in one form, whatever machine or layout holds them.
+
+    Of each array the type, the cells row by row, the shape and its length: int8 for labels,
+    little-endian float64 for fractions, int64 for every other kind of integer, such as tallies.
+    """
+    digest = sha256()
+    for array in numbers:
+        kind = np.dtype({"f": "<f8"}.get(array.dtype.kind, "i1" if array.dtype == "i1" else "<i8"))
+        if not np.can_cast(array.dtype, kind, "safe"):
+            raise InputError("numbers", "must be below 2**63, or floats", array.dtype)
+        digest.update(kind.str.encode())
+        digest.update(np.ascontiguousarray(array, kind).tobytes())
+        digest.update(np.array([*array.shape, array.ndim], "<i8").tobytes())
+    return digest.hexdigest()
+
+
+def digest_of_text(text: str) -> str:
+    """Return the SHA-256 of a text without the spaces around it, as a file of it may end."""
+    return sha256(text.strip().encode()).hexdigest()
+
+
+class Outbox:
+    """The file of one holder of one run: what it drew, from the draw until it is delivered.
+
+    It lies beside the ledger's key and is allocated, as a part of the reservation, at a size that
+    public numbers fix: were there no space left only once something is drawn, what was drawn could
+    decide whether it leaves. It is for its owner only, and goes when its run is delivered.
+    """
+
+    def __init__(self, file: Path, run: int, holder: str) -> None:
+        self.path, self.run = file.with_name(f"{file.name}.{run}-{holder}.outbox"), run
+
+    def allocate(self, size: int) -> None:
+        """Take a new file of this size on the disk, for its owner only."""
+        try:
+            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                try:
+                    os.posix_fallocate(file, 0, size)
+                except (AttributeError, OSError) as error:  # not on this system, or here
+                    if getattr(error, "errno", None) not in (None, *_UNSUPPORTED):
+                        raise
+                    for start in range(0, size, _PIECE):
+                        os.pwrite(file, bytes(min(_PIECE, size - start)), start)
+                os.fsync(file)
+            finally:
+                os.close(file)
+            sync_folder(self.path.parent)
+        except OSError as error:
+            self.remove()
+            raise StorageError(
+                f"{size:,} bytes cannot be allocated in {str(self.path.parent)!r}: "
+                f"{error.strerror or error}. Nothing was charged"
+            ) from None
+
+    def write(self, outcome: Outcome, size: int) -> None:
+        """Write an outcome into the space that was allocated, durably."""
+        arrays = [np.ascontiguousarray(array) for array in outcome.arrays.values()]
+        head = {
+            "arrays": [
+                [name, array.dtype.str, list(array.shape)]
+                for name, array in zip(outcome.arrays, arrays, strict=True)
+            ],
+            "facts": outcome.facts,
+            "statement": outcome.statement,
+        }
+        text = json.dumps(head).encode() + _END
+        room = size - sum(array.nbytes for array in arrays)
+        if len(text) > room:
+            raise ValueError(f"facts need {len(text)} bytes, and the reservation has {room}")
+        with open(self.path, "r+b") as file:
+            file.write(text.ljust(room))
+            for array in arrays:
+                file.write(array.data.cast("B"))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def read(self) -> Outcome | None:
+        """Return the outcome; None where there is none, or not all of it."""
+        try:
+            content = self.path.read_bytes()
+            head = json.loads(content.partition(_END)[0])
+            specs = [(name, np.dtype(kind), tuple(shape)) for name, kind, shape in head["arrays"]]
+            sizes = [kind.itemsize * int(np.prod(shape)) for _, kind, shape in specs]
+            start, arrays = len(content) - sum(sizes), {}
+            for (name, kind, shape), size in zip(specs, sizes, strict=True):
+                cells = np.frombuffer(content[start : start + size], kind)
+                arrays[name] = cells.reshape(shape)
+                start += size
+            return Outcome(arrays=arrays, facts=head["facts"], statement=head["statement"])
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
+
+    def remove(self) -> None:
+        """Remove the file, if it is there; one that cannot be is swept by whoever comes next."""
+        with suppress(OSError):
+            self.path.unlink()
+
+
 class Run:
     """A reservation: draw, :meth:`commit`, :meth:`deliver`, in this order. A context.
 
@@ -737,7 +893,7 @@ class Run:
         )
         try:
             if self.ledger.location is not None:
-                outbox = Outbox.of(self.ledger.location.file, self.number, self._holder)
+                outbox = Outbox(self.ledger.location.file, self.number, self._holder)
                 outbox.write(outcome, self._size)
             with self.ledger.transaction() as state:
                 run, account = state.runs[self.number], self.account
@@ -769,12 +925,7 @@ class Run:
             self.ledger.append(
                 Delivered(run=self.number, holder=self._holder, files=dict(files or {}) or None)
             )
-        self._clear()
-
-    def _clear(self) -> None:
-        """Remove the outbox; whoever comes next sweeps what cannot be removed."""
-        location = self.ledger.location
-        for outbox in () if location is None else Outbox.beside(location.file, self.number):
+        for outbox in self.ledger.outboxes(self.number):
             outbox.remove()
 
     def __enter__(self) -> Run:
@@ -827,7 +978,8 @@ class Run:
                 raise unavailable
             finally:
                 unavailable.__context__ = None
-        self._clear()
+        for outbox in self.ledger.outboxes(self.number):
+            outbox.remove()
         # What another library says may quote a vote, or name a private file.
         text = (isinstance(error, PrivoteError) and str(error)) or type(error).__name__
         raise ChargedError(

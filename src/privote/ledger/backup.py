@@ -21,9 +21,8 @@ from pathlib import Path
 from .._version import __version__
 from ..errors import InputError, LedgerError
 from ..files import check_file, complete
-from .chain import KEY_VARIABLE, Anchor, Chain, Verification, now, verify, warn_if_open
+from .chain import KEY_VARIABLE, Anchor, Chain, Location, Verification, now, verify, warn_if_open
 from .events import Event
-from .location import Location
 from .store import START, Row, SQLiteStore, Store
 
 
@@ -91,7 +90,7 @@ def read_backup(path: str | os.PathLike[str]) -> Backup:
     elif named is None:
         raise LedgerError(f"the backup contains no key: set {KEY_VARIABLE}")
     chain = Chain.parse(str(key or named), file.name)
-    heads, facts = Anchor(file, chain).parse(str(anchor).encode(errors="replace"))
+    heads, facts = Anchor(file, chain).read(str(anchor).encode(errors="replace"))
     found, head = verify(store, chain, None), store.head()
     if found.ok and heads != [head]:
         text = f"it ends at entry {head[0]}, its anchor at {heads[-1][0]}: rolled back"
@@ -133,7 +132,7 @@ def _check_place(backup: Backup, location: Location, heads: Sequence[tuple[int, 
         raise LedgerError(f"{name!r} is the key of another ledger: move it elsewhere")
     if not location.head.exists():
         return
-    anchored, facts = Anchor(location.head, backup.chain).parse(location.head.read_bytes())
+    anchored, facts = Anchor(location.head, backup.chain).read()
     if facts.get("restoring"):  # and killed: it had announced entries of its own
         anchored = anchored[:1]
     if anchored[-1][0] > heads[-1][0]:

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from ..accounting.allowance import line, mu_of_budget
 from ..accounting.filters import RenyiFilter, check_charge, largest_part, pinned_order
 from ..accounting.renyi import DEFAULT_ORDERS, Floats, check_delta, rounded_up
-from ..errors import BudgetError, InputError, LedgerError, PrivoteWarning, positive
+from ..errors import BudgetError, InputError, LedgerError, PrivoteWarning, plural, positive
 from ..votes.names import folded
 from .store import Head
 
@@ -382,6 +382,8 @@ class BudgetScope:
         """The share of the budget that is used; None where nothing is counted."""
         if self.conditional:
             return None
+        if self.whole:
+            return 1.0
         empty = self.budget.filter.room(0.0)
         return min(1.0, max(0.0, 1 - self.room / empty)) if empty else 1.0
 
@@ -455,6 +457,12 @@ class AllowanceState:
         seats = None if charge.roll is None else {name: at for at, name in enumerate(charge.roll)}
         nothing = np.zeros(voters, np.int64)
         return cls(charge, allowance, nothing, nothing, seats)
+
+    @property
+    def limits(self) -> int | tuple[int, ...]:
+        """Contributions for life: one number if all voters have the same, or one by seat."""
+        first = int(self.allowance[0])
+        return first if (self.allowance == first).all() else tuple(self.allowance.tolist())
 
     @property
     def remaining(self) -> int | None:
@@ -548,8 +556,8 @@ class LedgerState:
 
     def latest(self, key: str) -> RunState | None:
         """Return the last run with this key."""
-        same = [run for run in self.runs.values() if run.reserved.key == key]
-        return same[-1] if same else None
+        runs = reversed(self.runs.values())
+        return next((run for run in runs if run.reserved.key == key), None)
 
     def add(self, head: Head, at: str, event: Event) -> None:
         """Add one event: number and digest of its entry, and when that was written."""
@@ -748,9 +756,6 @@ class Request:
     room: int = 1 << 16
     output: str | None = None
 
-    def __post_init__(self) -> None:
-        check_name("dataset", self.dataset)
-
     @property
     def size(self) -> int:
         """How many bytes the outcome has, and all that is said of it."""
@@ -767,12 +772,13 @@ class Request:
 
 def admit(state: LedgerState, request: Request) -> tuple[*tuple[BudgetSet, ...], Charged]:
     """Return the events that charge a run: its budget, if that is new, and the charge; or raise."""
-    scope, cost, whole, price = authorise(state, request), request.cost, False, None
-    if request.price is not None:
-        asked = (cost.epsilon, cost.delta)
-        whole = not scope.epsilons and asked == (scope.budget.epsilon, scope.budget.delta)
+    scope, cost, price = authorise(state, request), request.cost, None
+    asked, conditional = (cost.epsilon, cost.delta), request.price is None
+    whole = not conditional and not scope.epsilons
+    whole = whole and asked == (scope.budget.epsilon, scope.budget.delta)
+    if not whole and not conditional:
         price = request.cost_at(scope.budget.filter.order)
-        if not whole and not scope.admits(price):
+        if not scope.admits(price):
             raise refusal(scope, request)
     charge = Charged(
         dataset=scope.name,
@@ -781,41 +787,29 @@ def admit(state: LedgerState, request: Request) -> tuple[*tuple[BudgetSet, ...],
         protects=request.protects,
         guarantee=request.guarantee,
         terms=request.terms,
-        cost=None if whole else price,
+        cost=price,
         whole=whole,
-        conditional=request.price is None,
+        conditional=conditional,
         simulated=request.simulated,
     )
-    return (charge,) if scope.name in state.scopes else (_budget(scope.name, scope.budget), charge)
-
-
-def _budget(dataset: str, budget: Budget) -> BudgetSet:
-    order = budget.filter.order  # fixed with the first, for good
-    return BudgetSet(dataset=dataset, epsilon=budget.epsilon, delta=budget.delta, order=order)
+    if scope.name in state.scopes:
+        return (charge,)
+    return raised(state, scope.budget, scope.name), charge
 
 
 def raised(state: LedgerState, budget: Budget, dataset: str) -> BudgetSet:
     """Return the event that sets a data set's budget, or raises it; or refuse another change."""
     scope = state.scopes.get(dataset)
-    if scope is None:
-        return _budget(dataset, budget)
-    if scope.whole:
+    if scope is not None and scope.whole:
         raise BudgetError(f"one run took the whole budget of data set {dataset!r}")
-    if budget.delta != scope.budget.delta or budget.epsilon < scope.budget.epsilon:
+    first = budget if scope is None else scope.budget
+    if budget.delta != first.delta or budget.epsilon < first.epsilon:
         raise BudgetError(
-            f"the budget of data set {dataset!r} is {scope.budget}: only its epsilon can be "
+            f"the budget of data set {dataset!r} is {first}: only its epsilon can be "
             f"raised; you asked for {budget}"
         )
-    return _budget(dataset, replace(scope.budget, epsilon=budget.epsilon))
-
-
-def nothing_left(event: BudgetSet) -> str:
-    """Say, before the charge, that a run without a budget leaves nothing for others."""
-    return (
-        f"data set {event.dataset!r} is new, and no budget was set: it is this run's epsilon "
-        f"{rounded_up(event.epsilon)}, and nothing will be left for other runs. To leave some, set "
-        "a larger budget first (`privote ledger budget`)"
-    )
+    order = first.filter.order  # fixed with the first, for good
+    return BudgetSet(dataset=dataset, epsilon=budget.epsilon, delta=budget.delta, order=order)
 
 
 def authorise(state: LedgerState, request: Request) -> BudgetScope:
@@ -924,13 +918,13 @@ def continued(account: AllowanceState, wanted: AllowanceRequest) -> None:
         return
     if wanted.plans and wanted.planned != planned:
         raise BudgetError(
-            f"this allowance was learnt for {planned:,} queries in total, which cannot be changed; "
-            f"got `plan_for={wanted.planned}`"
+            f"this allowance was learnt for {plural(planned, 'query')} in total, which cannot be "
+            f"changed; got `plan_for={wanted.planned}`"
         )
     if account.answered + (wanted.queries or 0) > planned:
         raise BudgetError(
-            f"this allowance was learnt for {planned:,} queries in total, and "
-            f"{account.answered:,} are answered: {wanted.queries:,} more do not fit"
+            f"this allowance was learnt for {plural(planned, 'query')} in total, of which "
+            f"{account.answered:,} answered by now: {wanted.queries:,} more do not fit"
         )
 
 

@@ -15,9 +15,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from .._version import check_written, written
 from ..errors import LedgerError, missing_extra
-from ..files import check_file
+from ..files import check_file, check_written, written
 from . import Finding, Ledger
 from .chain import canonical
 
@@ -71,7 +70,7 @@ def sign(ledger: Ledger, *, operators: bool = False) -> SignedExport:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     except ImportError as error:
         raise missing_extra("capc", "signing") from error
-    key = Ed25519PrivateKey.from_private_bytes(ledger.signing_seed())
+    key = Ed25519PrivateKey.from_private_bytes(ledger.secret("signature"))
     releases = [
         {"run": run.number, "status": run.status, "released": digests}
         for run in ledger.state.runs.values()

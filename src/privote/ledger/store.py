@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from .._version import check_written
 from ..errors import LedgerError, StorageError
-from ..files import DATABASES
+from ..files import DATABASES, check_written
 
 START = "0" * 64
 FORMAT = 4  # of tables, and of what entries say
@@ -192,23 +191,21 @@ class SQLiteStore(Store):
                 store: SQLiteStore = DATABASES.get(key) or cls(path, status)
                 DATABASES[key] = store
             with store._lock:
-                store._connect(place, create=create and not readonly)
+                store._check_in_place()
+                if store._connection is None:
+                    # A journal that is rolled back, and no write-ahead log: the file is whole by
+                    # itself, also on read-only media. After a crash whoever may write rolls it
+                    # back, also to read.
+                    mode = "rw" if os.access(place, os.W_OK) else "ro"
+                    how: dict[str, Any] = {"isolation_level": None, "check_same_thread": False}
+                    uri = f"file:{quote(str(place))}?mode={mode}"
+                    connection = sqlite3.connect(uri, uri=True, timeout=_PATIENCE, **how)
+                    connection.executescript("PRAGMA synchronous=EXTRA; PRAGMA foreign_keys=ON")
+                    store._connection = connection
+                store._check_format(create=create and not readonly)
         except (OSError, sqlite3.Error) as error:
             raise _failed(path, "opened", error) from None
         return store
-
-    def _connect(self, place: Path, *, create: bool) -> None:
-        """Connect, unless another user of the file has."""
-        self._check_in_place()
-        if self._connection is None:
-            # A journal that is rolled back, and no write-ahead log: the file is whole by itself,
-            # also on read-only media. After a crash whoever may write rolls it back, also to read.
-            mode = "rw" if os.access(place, os.W_OK) else "ro"
-            options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False}
-            uri = f"file:{quote(str(place))}?mode={mode}"
-            self._connection = sqlite3.connect(uri, uri=True, timeout=_PATIENCE, **options)
-            self._connection.executescript("PRAGMA synchronous=EXTRA; PRAGMA foreign_keys=ON")
-        self._check_format(create=create)
 
     @classmethod
     def loaded(cls, path: Path) -> SQLiteStore:
@@ -222,27 +219,22 @@ class SQLiteStore(Store):
 
     def _check_format(self, *, create: bool) -> None:
         """Refuse what is no ledger of this format; with ``create``, make one of nothing."""
-        number, tables = self._format()
-        if create and number == 0 and not tables:
-            with self.transaction():  # another process may have been first
-                if self._format()[0] == 0:
+        ask = "SELECT user_version, name FROM pragma_user_version LEFT JOIN sqlite_master"
+        if create and self.run(ask) == [(0, None)]:
+            with self.transaction():
+                if self.run(ask) == [(0, None)]:  # another process may have been first
                     for statement in (*TABLES.values(), *TRIGGERS.values()):
                         self.run(statement)
                     self.run(f"PRAGMA user_version={FORMAT}")
-            number, tables = self._format()
-        if not tables:
+        present = self.run(ask)
+        number, names = int(present[0][0]), {name for _, name in present}
+        if names == {None}:
             raise LedgerError(f"ledger {str(self.path)!r} does not exist: the file is empty")
-        if number == 0 or "entries" not in tables:
+        if number == 0 or "entries" not in names:
             raise LedgerError(f"{str(self.path)!r} is a database, but not a ledger")
         if number != FORMAT:
             version = "SELECT json_extract(body, '$.version') FROM entries ORDER BY number DESC"
             refuse_format(number, lambda: self.run(version)[0][0])
-
-    def _format(self) -> tuple[int, set[str]]:
-        """Return the number of the format, 0 if there is none, and the names of tables."""
-        ((number,),) = self.run("PRAGMA user_version")
-        listed = self.run("SELECT name FROM sqlite_master WHERE type = 'table'")
-        return int(number), {name for (name,) in listed if not name.startswith("sqlite_")}
 
     def close(self) -> None:
         """Nothing to do: the connection closes with its last user."""
@@ -320,11 +312,6 @@ class SQLiteStore(Store):
                 return connection.execute(statement, values).fetchall()
             except (sqlite3.Error, UnicodeError) as error:
                 raise _failed(self.path, "read or written", error) from None
-
-    def copy_to(self, copy: sqlite3.Connection) -> None:
-        """Copy all entries to an empty database of SQLite's."""
-        with self._lock:
-            self._live.backup(copy)
 
     def problems(self) -> list[str]:
         """Return what SQLite's own check finds, what is not as it was made, and lost sealed rows.

@@ -19,11 +19,12 @@ from scipy.special import betaln, gammaln, ndtr
 
 from ..accounting.allowance import Learning
 from ..accounting.renyi import Floats, rounded_up
-from ..errors import InputError, finite, whole
+from ..errors import InputError, finite, plural, whole
 from ..guarantees import Shown
 from ..guarantees.allowance import learning_of
 from ..ledger import Budget
 from ..posterior import Histogram
+from ..votes.cube import MOST
 from .chances import YES
 
 #: Kinds of voters. The j-th commonest label is wanted in proportion to j^-fall. In each cell voters
@@ -41,7 +42,6 @@ _SEATS = 300  # more voters are taken as so many, with as much noise for each
 _SHARPEST = 50  # voters over noise: less noise changes next to no label
 _KINDS = 16  # more labels are taken in so many groups
 _WIDE = 5.0  # deviations of the noise that are looked at
-_MOST = 10**12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +91,9 @@ class Plan(Shown):
             **{f"{kind} voters": _in_words(**quality) for kind, quality in self.quality.items()},
             "noise": f"{self.sigma:.3g} votes on a tally of {self.voters:,}: "
             f"{self.noise_per_voter:.2g} per voter",
-            "allowance": f"about {self.allowance:,} contributions per voter, {learnt}",
-            "electorate": f"{self.voters:,} voters, {self.labels:,} labels, {self.queries:,} "
-            f"queries, {100 * self.yes:.3g} % of the votes are yes",
+            "allowance": f"about {plural(self.allowance, 'contribution')} per voter, {learnt}",
+            "electorate": f"{plural(self.voters, 'voter')}, {plural(self.labels, 'label')}, "
+            f"{plural(self.queries, 'query')}, {100 * self.yes:.3g} % of the votes are yes",
             "epsilon, delta": f"{rounded_up(self.epsilon)}, {rounded_up(self.delta)}",
         }
 
@@ -133,7 +133,7 @@ def plan(
         raise InputError("yes", "must lie strictly between 0 and 1", yes)
     contributions = yes * queries * labels
     # Learning finds an allowance from what is needed to the window's ratio times it.
-    allowance = _on_grid(learning, contributions * math.sqrt(learning.window[0]))
+    allowance = learning.covering(contributions * math.sqrt(learning.window[0]))
     sigma, heard = learning.sigma(allowance, mu), learning.limit(allowance) / contributions
     quality = {
         kind: _quality(learning, float(yes), sigma, min(1.0, heard), fall, divided)
@@ -177,9 +177,10 @@ class Outlook:
 
     def __str__(self) -> str:
         ends = dict.fromkeys(f"{sigma:.3g}" for sigma in (self.sigma_low, self.sigma_high))
+        voters = plural(self.voters, "voter")
         drowned = "That is at least the number of voters. " if self.drowned else ""
         return (
-            f"The standard deviation of the noise on a tally of {self.voters:,} voters will be "
+            f"The standard deviation of the noise on a tally of {voters} will be "
             f"about {' to '.join(ends)} votes, if they say yes to {100 * QUIET:g} to "
             f"{100 * BUSY:g} % of the cells. "
             f"{drowned}More voters, fewer queries or a larger epsilon help. A pilot of few queries "
@@ -210,7 +211,7 @@ def outlook(*, voters: int, labels: int, queries: int, epsilon: float, delta: fl
     learning, mu = _learning(voters, queries, labels, epsilon, delta)
     # The least and the most that learning may find, where voters are alike.
     needs = QUIET * learning.cells, BUSY * learning.cells * float(learning.window[0])
-    low, high = (learning.sigma(_on_grid(learning, need), mu) for need in needs)
+    low, high = (learning.sigma(learning.covering(need), mu) for need in needs)
     return Outlook(voters=voters, sigma_low=low, sigma_high=high)
 
 
@@ -219,13 +220,8 @@ def _learning(
 ) -> tuple[Learning, float]:
     """Return how the allowance is learnt, and what mu the budget leaves to the tallies."""
     for name, value in (("voters", voters), ("queries", queries), ("labels", labels)):
-        whole(name, value, most=_MOST)
+        whole(name, value, most=MOST)
     return learning_of(Budget(epsilon=epsilon, delta=delta), voters, queries, labels)
-
-
-def _on_grid(learning: Learning, need: float) -> int:
-    """Return the least allowance of the grid that covers a need; the largest covers any."""
-    return next((point for point in learning.grid if point >= need), learning.grid[-1])
 
 
 def label_shares(labels: int, yes: float, fall: float) -> tuple[Floats, Floats]:

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from .._version import written
 from ..accounting.renyi import DEFAULT_ORDERS, Floats
 from ..entropy import Entropy
 from ..errors import PrivoteWarning
+from ..files import written
 from ..guarantees import GAUSSIAN, RENYI, Guarantee, Sealed, Shown, to_json, worded
 from ..ledger import Account, Budget, Ledger, Outcome, Request, Run
 from ..release import digest_of_facts

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from privote import metrics
-from privote._version import written
 from privote.datasets import Split, TeacherVotes, load_patients, load_teacher_votes
 from privote.datasets.tables import write_table
 from privote.errors import PrivoteWarning, whole
+from privote.files import written
 from privote.guarantees import SIMULATED
 from privote.labelling import label
 from privote.learning import PrivateClassifier

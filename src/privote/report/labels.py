@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from privote.errors import plural
 from privote.guarantees import SIMULATED, Guarantee
 from privote.mechanisms import ABSTAIN
 from privote.mechanisms.base import Bools
 from privote.posterior import Floats
-from privote.release import Release, expected, forecast_in_words, of_asked, rows_of
+from privote.release import Release, expected, forecast_in_words, queries_of, rows_of
 
 from .page import Bar, Block, Section, TableBlock, listed, write_page
 from .tables import bill, cost_in_words
@@ -37,8 +38,8 @@ def label_bill(release: Release, *, target: float, output: Path) -> dict[str, st
     apart = f", {withheld:,} withheld" if withheld else ""
     return bill(
         release.guarantee,
-        result=f"{of_asked(release)} queries on {release.labels.shape[1]:,} labels: {ones:,} ones"
-        f"{apart}",
+        result=f"{queries_of(release)} on {plural(release.labels.shape[1], 'label')}: "
+        f"{plural(ones, 'one')}{apart}",
         quality=quality,
         following=f"labels are in {output}; --verbose shows the whole bill",
         target=target,
@@ -64,8 +65,8 @@ def _opening(release: Release) -> str:
     """Return what a page begins with: what was released, at which price, and how good it is."""
     quality = f"\n\n{expected(release).removesuffix('.')}." if release.forecast is None else ""
     return (
-        f"{of_asked(release)} queries were labelled by the votes of {release.guarantee.voters:,} "
-        f"voters, {cost_in_words(release.guarantee)}.{quality}"
+        f"The votes of {plural(release.guarantee.voters, 'voter')} labelled {queries_of(release)}, "
+        f"{cost_in_words(release.guarantee)}.{quality}"
     )
 
 

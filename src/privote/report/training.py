@@ -45,18 +45,18 @@ def training_bill(outcome: Outcome, output: Path) -> dict[str, str]:
     many = fitted.numbers_.predicted
     figures = "; ".join(f"AUC {row['AUC']:.3f} on the public test rows" for row in outcome.figures)
     known = " ".join(doubts_of(fitted.numbers_) or expected(fitted.numbers_, fitted.method_))
-    if outcome.release is not None:
-        known = f"of the labels that it learnt from: {expected_of(outcome.release)}"
+    if outcome.fitted.release_ is not None:
+        known = f"of the labels that it learnt from: {expected_of(outcome.fitted.release_)}"
     looks = f"; rows go through {', then '.join(fitted.embeddings_)}" if fitted.embeddings_ else ""
     made = bill(
-        outcome.guarantee,
+        outcome.fitted.guarantee_,
         result=f"{_HOW[fitted.method_]}: {many}, {fitted.numbers_.protected}{looks}",
         quality=figures or known or "nothing public tells: give --test rows",
         following=f"privote predict {output / MODEL} ROWS --output FILE.csv",
         target=fitted.epsilon,
     )
     if outcome.score is not None:
-        costs = (outcome.guarantee.epsilon, outcome.score.guarantee.epsilon)
+        costs = (outcome.fitted.guarantee_.epsilon, outcome.score.guarantee.epsilon)
         model, score = (rounded_up(cost or 0.0, 4) for cost in costs)
         this = f"{model} for the model and {score} for its score"
         made["epsilon"] = spent(outcome.score.guarantee, this)
@@ -108,7 +108,7 @@ def about(outcome: Outcome, digest: str) -> list[Fact]:
         "far as this program can tell, no setting depends on private records",
         "what would void the guarantee": f"{_VOID}{copies}",
     }
-    if outcome.guarantee.protects == PERSON:
+    if outcome.fitted.guarantee_.protects == PERSON:
         del facts["one record"]
     return [Fact(name, name, text) for name, text in facts.items()]
 
@@ -117,12 +117,13 @@ def card_of(outcome: Outcome, digest: str) -> str:
     """Return the card of the model, for those who publish it."""
     pictures = isinstance(outcome.fitted.encoder_, PictureEncoder)
     task = f"{'image' if pictures else 'tabular'}-classification"
-    return model_card(outcome.guarantee, about(outcome, digest), outcome.label_names, task)
+    return model_card(outcome.fitted.guarantee_, about(outcome, digest), outcome.label_names, task)
 
 
 def write_training_page(path: Path, outcome: Outcome, *, digest: str, command: str) -> Path:
     """Write one self-contained page; everything on it may be published."""
-    guarantee, release, judgement = outcome.guarantee, outcome.release, outcome.judgement
+    fitted, judgement = outcome.fitted, outcome.judgement
+    guarantee, release = fitted.guarantee_, fitted.release_
     sections, auc = [_expected(outcome)], ""
     if outcome.score is not None:
         sections.insert(0, _measured(outcome.score))
@@ -144,7 +145,7 @@ def write_training_page(path: Path, outcome: Outcome, *, digest: str, command: s
     return write_page(
         path,
         title="A model of private records",
-        intro=f"A model of {outcome.fitted.numbers_.protected}, by {outcome.fitted.method_}, "
+        intro=f"A model of {fitted.numbers_.protected}, by {fitted.method_}, "
         f"{cost_in_words(guarantee)}.{auc}",
         sections=sections,
         notices=[*notices(guarantee, release), *doubts_of(outcome.fitted.numbers_)],

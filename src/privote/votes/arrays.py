@@ -29,7 +29,6 @@ from typing import IO, Any, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from .._version import check_written, written
 from ..errors import BallotError, InputError, MissingExtraError, missing_extra
 from ..files import (
     as_place,
@@ -37,9 +36,11 @@ from ..files import (
     check_here,
     check_tree,
     check_unpacked,
+    check_written,
     is_url,
     name_of,
     why,
+    written,
 )
 from .cube import Ballots, Reading, StoredArray, block_queries, check_shape
 from .names import listed

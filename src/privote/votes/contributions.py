@@ -42,11 +42,6 @@ def bound_contributions(
     return DenseBlock(votes, missing=False, start=block.start), spent, clipped
 
 
-def remaining(allowance: Counts, spent: Counts, clipped: Counts) -> Counts:
-    """Return what is left of each allowance (voters,): nothing, once a ballot was clipped."""
-    return np.where(clipped > 0, 0, allowance - spent)
-
-
 def bound_votes(
     votes: Votes, baseline: Bools, left: Counts, unit: str
 ) -> tuple[Bools, Counts, Counts]:
