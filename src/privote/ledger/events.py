@@ -875,7 +875,8 @@ def still(scope: BudgetScope, largest: float, *, about: bool = True) -> str:
     About, unless the largest is that of the very run: one that learns an allowance pays a little
     more than one of Gaussian noise.
     """
-    text = f"You can still ask: one run at epsilon {largest:g} or {'a little ' if about else ''}less"
+    less = "a little less" if about else "less"
+    text = f"You can still ask: one run at epsilon {largest:g} or {less}"
     smaller = float(f"{largest / 4:.1g}")
     runs = scope.runs_at(smaller)
     return f"{text}, or about {runs} at epsilon {smaller:g}" if runs > 1 else text
