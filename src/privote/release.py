@@ -89,7 +89,7 @@ def decide(release: Release, by: str | float = "likely", rows: Any = None) -> Re
     return replace(
         plain,
         labels=evidence.labels(rule).astype(np.int8),
-        reasons=(*plain.reasons, f"{_HELPED}; by their tallies alone: {expected(plain)}."),
+        reasons=(*plain.reasons, f"{_HELPED}. Without them: {expected(plain)}."),
         _evidence=evidence,
         _chances=evidence.probabilities,
         quality=evidence.quality(rule, learnt=learnt),

@@ -31,7 +31,8 @@ def look(
     expected = [outlook, *notes] if outlook else [*notes]
     asked = f"epsilon {rounded_up(request.cost.epsilon)} at delta {rounded_up(request.cost.delta)}"
     if place is None:
-        cost = f"This run costs {asked}. Without a ledger, other releases of the data add to it."
+        cost = f"This run costs {asked} at most. "
+        cost += "Without a ledger, other releases of the data add to it."
         return {"cost": cost, "expected": expected}
     # A ledger that is new has no anchor yet, and is not made here.
     new = not place.head.exists()

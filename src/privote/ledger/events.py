@@ -866,15 +866,20 @@ def refusal(scope: BudgetScope, request: Request) -> BudgetError:
     )
     if not largest:
         return BudgetError(f"{text}: no run fits")
-    return BudgetError(f"{text}. {still(scope, largest)}")
+    return BudgetError(f"{text}. {still(scope, largest, about=False)}")
 
 
-def still(scope: BudgetScope, largest: float) -> str:
-    """Say what could still be asked: one run at the largest epsilon, or several at a smaller."""
-    text = f"You can still ask: one run at epsilon {largest:g} or less"
+def still(scope: BudgetScope, largest: float, *, about: bool = True) -> str:
+    """Say what could still be asked: one run at the largest epsilon, or several at a smaller.
+
+    About, unless the largest is that of the very run: one that learns an allowance pays a little
+    more than one of Gaussian noise.
+    """
+    less = "a little less" if about else "less"
+    text = f"You can still ask: one run at epsilon {largest:g} or {less}"
     smaller = float(f"{largest / 4:.1g}")
     runs = scope.runs_at(smaller)
-    return f"{text}, or {runs} at epsilon {smaller:g}" if runs > 1 else text
+    return f"{text}, or about {runs} at epsilon {smaller:g}" if runs > 1 else text
 
 
 def after(state: LedgerState, request: Request) -> BudgetScope:

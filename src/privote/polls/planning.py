@@ -112,7 +112,7 @@ class PollPlan:
             if share > 1:
                 part = " (more than there are voters, so the winners are random)"
         return (
-            f"options that are {self._distance()}{part}, all at once with "
+            f"options that are {self._distance()} or more{part}, all at once with "
             f"{100 * self.confidence:g} % probability"
         )
 
@@ -122,8 +122,8 @@ class PollPlan:
         marks = "winners that may have lost without the noise are marked uncertain"
         if not self.judges:
             marks = (
-                "whether a race was close, a tie, or without any approval is not told; noisy "
-                "shares tell"
+                "nothing says whether a race was close, tied or without any approval; noisy "
+                "shares would"
             )
         close = f"noise can change the outcome of a close race. This poll decides {self.decides}"
         notes = [f"{close}; {marks}"]

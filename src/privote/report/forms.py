@@ -22,7 +22,7 @@ _PRODUCTS = {"poll": "Summary statistics", "score": "Summary statistics"}
 _PRODUCTS |= dict.fromkeys(("gradients", "moments"), "Machine learning model")
 _IMPLEMENTED = (
     f"privote {__version__}; randomness from the operating system's cryptographic generator; costs "
-    "worked out with dp-accounting"
+    "computed by privote, or by dp-accounting where the accountant says so"
 )
 
 

@@ -22,6 +22,7 @@ from .page import Block, Command, Section, TableBlock, listed, write_page
 from .tables import FIGURES_MEAN, bill, cost_in_words, spent
 
 MODEL, OWNERS, OWNERS_PAGE = "student.student", "for-the-owner.json", "for-the-owner.html"
+_REPEAT = "It draws fresh noise: another release of the same data, which costs as much again."
 UNCOVERED = "computed on private rows, not covered by epsilon and delta"
 _HOW = {
     "gradients": "a linear model, trained by noisy gradient descent on the records",
@@ -57,7 +58,8 @@ def training_bill(outcome: Outcome, output: Path) -> dict[str, str]:
     if outcome.score is not None:
         costs = (outcome.fitted.guarantee_.epsilon, outcome.score.guarantee.epsilon)
         model, score = (rounded_up(cost or 0.0, 4) for cost in costs)
-        made["epsilon"] = spent(outcome.score.guarantee, f"{model} the model, {score} its score")
+        this = f"{model} for the model and {score} for its score"
+        made["epsilon"] = spent(outcome.score.guarantee, this)
     return made
 
 
@@ -101,7 +103,7 @@ def about(outcome: Outcome, digest: str) -> list[Fact]:
     facts = {
         "model": f"{_HOW[fitted.method_]}; it predicts {', '.join(outcome.label_names)} from "
         f"{columns}. SHA-256 digest of its file, {MODEL}: {digest}",
-        "one record": f"who is protected is a record{several}",
+        "one record": f"a record is protected{several}",
         "settings": f"the method, {fitted.method_}, {how}. {' '.join(fitted.reasons_)}{encoded} As "
         "far as this program can tell, no setting depends on private records",
         "what would void the guarantee": f"{_VOID}{copies}",
@@ -138,7 +140,7 @@ def write_training_page(path: Path, outcome: Outcome, *, digest: str, command: s
                 listed(about(outcome, digest), "What it rests on."),
             ],
         ),
-        Section(heading="How to repeat this run", blocks=[Command(text=command)]),
+        Section(heading="How to repeat this run", blocks=[_REPEAT, Command(text=command)]),
     ]
     return write_page(
         path,
