@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import resource
 import signal
 import time
@@ -179,7 +180,7 @@ def read_terms(file: Path) -> Terms:
 
 def read_toml(file: Path) -> dict[str, Any]:
     """Read a TOML file that is not too large to be one."""
-    if not file.is_file() or file.stat().st_size > _MOST_BYTES:  # a pipe would wait for ever
+    if not os.path.isfile(file) or file.stat().st_size > _MOST_BYTES:  # a pipe would wait for ever
         raise InputError(f"{file}: must be a file of at most {_MOST_BYTES} bytes")
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))

@@ -294,7 +294,7 @@ class Location:
 
     def open_reader(self) -> tuple[Store, Chain, Anchor]:
         """Open entries, key and anchor without writing anything, also on read-only media."""
-        if self.address is None and not self.file.exists():
+        if self.address is None and not os.path.exists(self.file):
             raise LedgerError(f"ledger {str(self.file)!r} does not exist")
         chain = Chain.of(self.key)
         if chain is None:
@@ -317,10 +317,10 @@ class Location:
         key without a ledger can only mean that the ledger was taken away.
         """
         chain = Chain.of(self.key)  # a bad key is found before anything is made
-        new = self.address is not None or not self.file.exists()
+        new = self.address is not None or not os.path.exists(self.file)
         # Before the entries, which another process may be making right now, and makes first.
-        left = [file for file in (self.key, self.head) if file.exists()]
-        if left and self.address is None and not self.file.exists():
+        left = [file for file in (self.key, self.head) if os.path.exists(file)]
+        if left and self.address is None and not os.path.exists(self.file):
             raise self._erased("its entries are gone", left)
         if self.address is not None and left == [self.key]:
             raise self._erased("its anchor is gone", left)
@@ -338,10 +338,10 @@ class Location:
                     Anchor(self.head, chain).write(head)
                     chain.keep(self.key)
                 anchor = Anchor(self.head, chain)
-                if head == (0, START) and not self.head.exists():
+                if head == (0, START) and not os.path.exists(self.head):
                     # A key from the environment does not tell a new ledger from an emptied one:
                     # then the entries' file must have been absent.
-                    if self.key.exists() or not (new and create):
+                    if os.path.exists(self.key) or not (new and create):
                         gone, left = "its entries and its anchor are gone", [self.file, self.key]
                         raise self._erased(gone, left)
                     anchor.write(head)
