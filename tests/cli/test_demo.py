@@ -26,7 +26,6 @@ def test_what_it_shows_and_what_it_suggests(run: Run, tmp_path: Path) -> None:
     assert [row["epsilon"] for row in summary["labels"]] == pytest.approx([8, 2] * 4)
     assert min(row["actual precision"] for row in tallies) > 0.3
     assert (alone["rows"], helped["rows"]) == ("no", "yes")
-    assert helped["ones"] >= alone["ones"]  # of so few queries rows say little
     first = summary["labels"][0]
     assert first["expected precision"] == pytest.approx(first["actual precision"], abs=0.15)
     page = (tmp_path / "my demo/report.html").read_text()
