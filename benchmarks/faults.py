@@ -191,8 +191,22 @@ def in_child(job: Callable[[], int], seconds: float | None = None) -> int:
 def outputs(folder: Path) -> dict[str, str]:
     """Return the digests of the files that were delivered."""
     files = [path for path in folder.glob("output*") if path.is_file()]
-    files += [path for path in (folder / "output").glob("*") if path.is_file()]
+    files += [path for path in (folder / "output").glob("[!.]*") if path.is_file()]
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def numbers(folder: Path) -> dict[str, str]:
+    """Return the digests of what is in the files: of a model its numbers, for its file has times.
+
+    A page names when it was made, and a statement, too; what was drawn is in the others.
+    """
+    digests = {n: d for n, d in outputs(folder).items() if n.endswith((".csv", ".npz"))}
+    for path in (folder / "output").glob("*.student"):
+        model = vars(pv.load(path).model).items()
+        arrays = [(n, v.tobytes()) for n, v in sorted(model) if isinstance(v, np.ndarray)]
+        assert arrays
+        digests[path.name] = hashlib.sha256(repr(arrays).encode()).hexdigest()
+    return digests
 
 
 def problems(folder: Path, place: Any, before: dict[str, str], code: int) -> list[str]:
@@ -216,9 +230,9 @@ def problems(folder: Path, place: Any, before: dict[str, str], code: int) -> lis
                     wrong.append(f"{name} is not what was delivered")
     finally:
         ledger.close()
-    # A page names when it was made; what was drawn is in the others.
+    after = numbers(folder)
     for name, digest in before.items():
-        if name.endswith((".csv", ".npz", ".student")) and files.get(name) != digest:
+        if after.get(name) != digest:
             wrong.append(f"{name} was delivered twice, with other numbers")
     wrong += [f"{path.name} is left" for path in folder.glob("*.outbox")]
     return wrong
@@ -263,7 +277,7 @@ def attempt(
                 code = run(command.arguments(folder, ledger))
             return _THROUGH if stop and passed[0] < stop else code
 
-        first, before = in_child(job, seconds), outputs(folder)
+        first, before = in_child(job, seconds), numbers(folder)
         code = in_child(lambda: run(command.arguments(folder, ledger, resume=True)))
         return first, problems(folder, place, before, code)
 
@@ -285,7 +299,7 @@ def takeover(command: Command, server: Any = None) -> list[str]:
         first = start(job)
         os.read(ready, 1)
         code = in_child(lambda: run(command.arguments(folder, ledger, resume=True)))
-        before = outputs(folder)
+        before = numbers(folder)
         os.write(let_go, b"1")
         late_code = os.waitstatus_to_exitcode(os.waitpid(first, 0)[1])
         for pipe in (ready, is_ready, go, let_go):
