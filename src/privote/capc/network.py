@@ -68,7 +68,7 @@ class Wire(Protocol):
 
 
 class Link:
-    """One side of a session, as the engine knows it (:class:`privote.capc.engine.Channel`).
+    """One side of a session, as :mod:`privote.capc.engine` uses it.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ class Terms:
     mechanism
         One that can be counted in a coalition: :class:`privote.BinaryVoting`,
         :class:`privote.TauVoting` with a ``grid``, or whatever else says how
-        (:meth:`privote.mechanisms.Mechanism.counted`).
+        (:func:`privote.capc.noise.counted`).
     guarantee
         ``"allowance"`` (V contributions per answering party and querying party, for life) or
         ``"worst-case"`` (every query costs its worst case).
