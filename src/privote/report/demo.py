@@ -97,11 +97,11 @@ def run_demo(
         write_page(
             folder / "report.html",
             title="privote: a demonstration",
-            intro="A model of a table, and labels from real votes, under differential privacy. All "
+            intro="A model of a table, and labels from votes of models, under differential privacy. All "
             "data here are public, so both are compared with the truth.",
             sections=[
                 _section("A model of a table", models, MODELS, MODELS_MEAN, *reasons),
-                _section("Labels from real votes", labels, LABELS, LABELS_MEAN),
+                _section("Labels from votes of models", labels, LABELS, LABELS_MEAN),
                 Section(heading="How to repeat this run", blocks=[Command(text=command)]),
             ],
             notices=[] if seed is None else [SIMULATED],
@@ -182,6 +182,8 @@ def _judged(release: Release, votes: Any) -> dict[str, Any]:
     majority = 2 * votes[: release.answered].sum(axis=1) > release.guarantee.voters
     figures = metrics.multilabel(majority, release.probabilities, release.labels)
     quality, names = release.quality or {}, {"precision": "OP", "recall": "OR"}
+    if not release.labels.any():
+        figures["OP"] = None  # of no ones nothing is right or wrong
     return {
         "epsilon": release.epsilon,
         "ones": release.labels.sum(),
