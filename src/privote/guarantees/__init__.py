@@ -447,7 +447,9 @@ class Guarantee:
         if self.epsilon is not None and self.total is not None and not self.simulated:
             factor = f"e^{rounded_up(self.epsilon, 4)}"
             if self.epsilon < 700:
-                factor += f" (that is {rounded_up(math.exp(self.epsilon), 3)})"
+                number = rounded_up(math.exp(self.epsilon), 3)
+                thousands = 1e3 <= float(number) < 1e6
+                factor += f" (that is {f'{float(number):,.0f}' if thousands else number})"
             whose = f"the data of one {one}"
             whose = "one voter's ballots, on any or all queries," if unit == VOTER else whose
             meaning = (

@@ -97,8 +97,8 @@ def run_demo(
         write_page(
             folder / "report.html",
             title="privote: a demonstration",
-            intro="A model of a table, and labels from votes of models, under differential privacy. "
-            "All data here are public, so both are compared with the truth.",
+            intro="A model of a table, and labels from votes of models, under differential "
+            "privacy. All data here are public, so both are compared with the truth.",
             sections=[
                 _section("A model of a table", models, MODELS, MODELS_MEAN, *reasons),
                 _section("Labels from votes of models", labels, LABELS, LABELS_MEAN),
